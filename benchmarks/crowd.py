@@ -31,6 +31,7 @@ HALF = b"POST /api/v1/experiments HTTP/1.1\r\nHost: x\r\n"
 SPOOLED = 120  # records of a job that was without a master for an hour or two
 REPORT_EVERY = 30.0
 POLL = 300
+AGAIN = 5.0  # seconds until a client whose connection was closed opens the next one
 SLOW = 5.0  # seconds between two bytes of a slow client
 LINE = "epoch 17: loss 0.4312, accuracy 0.8831, 431 samples a second on each of the node's slots"
 
@@ -190,14 +191,14 @@ async def connecting(crowd: Crowd) -> None:
 
 
 async def _connection(crowd: Crowd, number: int, gate: asyncio.Semaphore) -> None:
-    source = _source(number) if crowd.told["many"] else "127.0.0.1"
+    source = _source(number) if crowd.told["many"] else "127.0.200.1"
     while True:
         try:
             async with gate:
                 reader, writer = await asyncio.open_connection("127.0.0.1", crowd.port, local_addr=(source, 0))
         except OSError as error:
             crowd.answers[type(error).__name__] += 1
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(AGAIN)
             continue
         crowd.answers["opened"] += 1
         try:
@@ -206,7 +207,7 @@ async def _connection(crowd: Crowd, number: int, gate: asyncio.Semaphore) -> Non
             crowd.answers["closed"] += 1
         finally:
             writer.close()
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(AGAIN)
 
 
 def _source(number: int) -> str:

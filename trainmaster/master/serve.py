@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 
 from trainmaster.config.limits import enforce
 from trainmaster.config.master import Database, MasterConfig
+from trainmaster.master.api.arrivals import Arrivals, FairListener
 from trainmaster.master.api.connections import Connections, raise_descriptors
 from trainmaster.master.api.dependencies import Services
 from trainmaster.master.api.error_envelope import steady
@@ -82,7 +83,10 @@ def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterC
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
-        connections = Connections(config.limits, raise_descriptors())
+        arrivals = Arrivals(config.limits, networks(config.trusted_proxies))
+        for listener in listeners:
+            listener.arrivals, listener.says_why = arrivals, tls is None
+        connections = Connections(config.limits, raise_descriptors(), arrivals.logged_in)
         server = _Server(services, url, steady(_application(config, engine, services)), connections, tls)
 
         def reload() -> None:
@@ -91,7 +95,7 @@ def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterC
                 tls.reload()
 
         with _reloading(reload):
-            server.run(sockets=listeners)
+            server.run(sockets=list(listeners))
         if tls is not None:
             tls.stop()
         services.clusters.close()
@@ -278,9 +282,9 @@ def _initial_passwords(config: MasterConfig, data: Path) -> dict[str, str]:
     return {name: found.get(name) or lines[0].strip() for name in names}
 
 
-def _bind(place: MasterAddress) -> socket.socket:
+def _bind(place: MasterAddress) -> FairListener:
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = FairListener(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # asyncio sets this only on sockets that name their protocol. Without it the second packet of an answer waits for
     # the client's delayed acknowledgement of the first: 40 ms a request.

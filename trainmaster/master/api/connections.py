@@ -22,9 +22,11 @@ from trainmaster.config.limits import Limits
 log = logging.getLogger(__name__)
 
 MOST_DESCRIPTORS = 65_536  # where the system would allow more, programs that close all of them would take long
+STRANGERS = 4  # one of so many connections may be one on which no request has named its user
 SPARE = 5  # one of so many descriptors is kept for the database, files and jobs
 LONGEST_HEAD = 64 * 2**10  # bytes
 PROGRESS = 64 * 2**10  # bytes that a body must bring in limits.body seconds
+RETRY_AFTER = 5  # seconds, of those that are refused
 _SENDER = "trainmaster.note_sender"
 
 
@@ -48,12 +50,14 @@ def note_sender(scope: Scope, who: Hashable) -> None:
 class Connections:
     """The connections of one server: makes their protocols and counts them."""
 
-    def __init__(self, limits: Limits, descriptors: int) -> None:
+    def __init__(self, limits: Limits, descriptors: int, logged_in: Callable[[str], None] = lambda _: None) -> None:
         self.limits = limits
+        self._logged_in = logged_in
         self._most = min(limits.connections, descriptors - descriptors // SPARE)
         # Connections in order of arrival, by address while their user is unknown, then by user.
         self._anonymous: dict[str, dict[_Connection, None]] = {}
         self._known: dict[Hashable, dict[_Connection, None]] = {}
+        self._strangers = 0  # anonymous connections
         self._refused = 0
 
     def protocol(self, *args: Any, **kwargs: Any) -> _Connection:
@@ -64,7 +68,9 @@ class Connections:
         """Counts a new connection; returns a sentence that says why it must be closed, or None."""
         connection.place = self._anonymous.setdefault(connection.address, {})
         connection.place[connection] = None
-        if len(connection.connections) > self._most and not self._make_room(connection):
+        self._strangers += 1
+        crowded = len(connection.connections) > self._most or self._strangers > max(self._most // STRANGERS, 1)
+        if crowded and not self._make_room(connection):
             return f"The master has {self._most} open connections (limits.connections); try again in a moment."
         if len(connection.place) > self.limits.anonymous_connections and not _shorten(connection.place, connection):
             return (
@@ -79,6 +85,7 @@ class Connections:
     def belongs_to(self, connection: _Connection, who: Hashable) -> None:
         if connection.place is None or connection.who == who:
             return
+        self._logged_in(connection.address)
         self._forget(connection)
         connection.who = who
         connection.place = self._known.setdefault(who, {})
@@ -94,6 +101,7 @@ class Connections:
         place, connection.place = connection.place, None
         if place is None:
             return
+        self._strangers -= connection.who is None
         place.pop(connection, None)
         if not place:
             if connection.who is None:
@@ -215,11 +223,8 @@ class _Connection(HttpToolsProtocol):
             self._refuse(408, "The request did not come in time (limits.header, limits.body).")
 
     def _refuse(self, status: int, sentence: str) -> None:
-        body = sentence.encode()
-        head = f"HTTP/1.1 {status} {_WORDS[status]}\r\ncontent-type: text/plain; charset=utf-8\r\n"
-        head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         if not self.transport.is_closing():
-            self.transport.write(head.encode() + body)
+            self.transport.write(plain_answer(status, sentence))
         self.end()
 
     def _set_timer(self, seconds: float, then: Callable[[], None]) -> None:
@@ -230,6 +235,15 @@ class _Connection(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def plain_answer(status: int, sentence: str) -> bytes:
+    """A whole answer for a connection that is closed after it."""
+    body = sentence.encode()
+    head = f"HTTP/1.1 {status} {_WORDS[status]}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    if status == 503:
+        head += f"retry-after: {RETRY_AFTER}\r\n"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
 
 
 _WORDS = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
