@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
-from trainmaster.master.services.errors import Unavailable
+from trainmaster.master.db.request_context import CURRENT
+from trainmaster.master.services.access.request_shares import GONE
+from trainmaster.master.services.errors import TooSlow, Unavailable
 
-LARGE = 8 * 2**10  # bytes of a body that count as much
-PLACES = 128  # at the same time; a large report takes LARGE_PLACES of them
+LARGE = 8 * 2**10  # bytes of a body
+PLACES = 128  # a large report takes LARGE_PLACES of them, any other takes one
 LARGE_PLACES = 8
 PLACES_BESIDE_PEOPLE = 16
 REST = 1.0  # beside people a place rests after a turn for so many times as long as the turn took
@@ -24,9 +27,17 @@ LONGEST_REST = 1.0  # seconds
 LATELY = 120.0  # seconds
 MOST_KNOWN = 50_000  # jobs
 MOST_WAITING = 500
+MOST_OF_ONE = 8  # of one job
 MOST_BYTES = 64 * 2**20  # of the bodies that wait
 SOONEST, LATEST = 5.0, 120.0  # seconds after which a refused job is asked to come again
 SMOOTHING = 0.05  # the weight of the latest turn in the mean
+
+
+class _Waiter(NamedTuple):
+    allocation_id: str
+    places: int
+    size: int
+    turn: asyncio.Future[None]
 
 
 class ReportTurns:
@@ -34,25 +45,29 @@ class ReportTurns:
 
     def __init__(self, present: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
         self._present, self._clock = present, clock
-        self._heard: OrderedDict[str, float] = (
-            OrderedDict()
-        )  # jobs and when they were last heard, the latest at the end
+        self._heard: OrderedDict[str, float] = OrderedDict()  # by job: when it was last heard; the latest at the end
         self._held = 0  # places
-        self._waiting: deque[tuple[int, int, asyncio.Future[None]]] = deque()  # places, bytes
+        # Those that are served first come first: small reports, large ones of jobs that go on as always, the others.
+        self._queues: tuple[deque[_Waiter], ...] = (deque(), deque(), deque())
+        self._of_job: Counter[str] = Counter()  # how many wait
         self._bytes = 0
         self._mean = 0.01  # seconds that a place is held for
         self._booked = 0.0  # when the last one that was refused is to come again
 
     @asynccontextmanager
     async def turn(self, allocation_id: str, size: int) -> AsyncIterator[None]:
-        """A report of so many bytes is taken in inside the block. Raises Unavailable when too many wait."""
-        if size <= LARGE and self._clock() - self._heard.get(allocation_id, -math.inf) < LATELY:
+        """A job's report of so many bytes is taken in inside the block. Raises Unavailable when too many wait, TooSlow
+        when the job has disconnected."""
+        large, lately = size > LARGE, self._clock() - self._heard.get(allocation_id, -math.inf) < LATELY
+        if not large and lately:
             yield
         else:
-            places = 1 if size <= LARGE else LARGE_PLACES
-            await self._take(places, size)
+            places = LARGE_PLACES if large else 1
+            await self._take(self._queues[int(large) * (1 if lately else 2)], allocation_id, places, size)
             began = self._clock()
             try:
+                if CURRENT.get().gone:
+                    raise TooSlow(GONE)
                 yield
             finally:
                 self._over(places, self._clock() - began)
@@ -61,21 +76,22 @@ class ReportTurns:
         if len(self._heard) > MOST_KNOWN:
             self._heard.popitem(last=False)
 
-    async def _take(self, places: int, size: int) -> None:
-        if not self._waiting and self._fits(places):
+    async def _take(self, queue: deque[_Waiter], allocation_id: str, places: int, size: int) -> None:
+        if not any(self._queues) and self._fits(places):
             self._held += places
             return
-        if len(self._waiting) >= MOST_WAITING or self._bytes + size > MOST_BYTES:
-            raise Unavailable(
-                "Many jobs report at the same time, and wait for their turn.", retry_after=self._book(places)
-            )
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((places, size, turn))
+        waiting = sum(map(len, self._queues))
+        if waiting >= MOST_WAITING or self._bytes + size > MOST_BYTES or self._of_job[allocation_id] >= MOST_OF_ONE:
+            sentence = f"{waiting} reports of jobs wait for their turn; this one is to come again later."
+            raise Unavailable(sentence, retry_after=self._book(places))
+        waiter = _Waiter(allocation_id, places, size, asyncio.get_running_loop().create_future())
+        queue.append(waiter)
         self._bytes += size
+        self._of_job[allocation_id] += 1
         try:
-            await turn
+            await waiter.turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # the places were handed over at this moment
+            if waiter.turn.done() and not waiter.turn.cancelled():  # the places were handed over at this moment
                 self._free(places)
             raise
 
@@ -95,13 +111,19 @@ class ReportTurns:
             self._free(places)
 
     def _free(self, places: int) -> None:
+        """Hands places on."""
         self._held -= places
-        while self._waiting and (self._waiting[0][2].done() or self._fits(self._waiting[0][0])):
-            wanted, size, turn = self._waiting.popleft()
-            self._bytes -= size
-            if not turn.done():  # its caller was cancelled
-                self._held += wanted
-                turn.set_result(None)
+        while queue := next(filter(None, self._queues), None):
+            if not queue[0].turn.done() and not self._fits(queue[0].places):
+                return
+            waiter = queue.popleft()
+            self._bytes -= waiter.size
+            self._of_job[waiter.allocation_id] -= 1
+            if not self._of_job[waiter.allocation_id]:
+                del self._of_job[waiter.allocation_id]
+            if not waiter.turn.done():  # its caller was cancelled
+                self._held += waiter.places
+                waiter.turn.set_result(None)
 
     def _book(self, places: int) -> float:
         """Seconds until those that were refused before have had their turns, at the present rate: so each is refused

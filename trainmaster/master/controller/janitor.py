@@ -38,6 +38,7 @@ class Janitor:
         self._store, self._settings = store, settings
         self._logs_cleaned = -math.inf
         retries, files = Retries(), UserFiles(settings, clusters)
+        experiments = removal.ExperimentRemoval(store, settings, files, retries)
         self._loops = (
             _Loop(
                 "janitor",
@@ -58,7 +59,7 @@ class Janitor:
                 wakeups,
                 retries,
                 {
-                    "removing experiments": lambda: removal.remove_deleted_experiments(store, settings, files, retries),
+                    "removing experiments": experiments.go_on,
                     "removing files of checkpoints": lambda: checkpoints.carry_out_removals(
                         store, settings, files, retries
                     ),

@@ -244,7 +244,7 @@ def test_columns_go_with_their_trial(attempts: Attempts, trial: int) -> None:
         row = session.get_one(Trial, trial)
         session.execute(text("UPDATE experiments SET state = 'DELETING' WHERE id = :id"), {"id": row.experiment_id})
     facts = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
-    removal.remove_deleted_experiments(store, facts, UserFiles(facts, Clusters([])), Retries())
+    removal.ExperimentRemoval(store, facts, UserFiles(facts, Clusters([])), Retries()).go_on()
     with store.transaction() as session:
         for table in (series_progress, series_steps, series_values):
             assert session.execute(select(table).where(table.c.trial_id == trial)).all() == []

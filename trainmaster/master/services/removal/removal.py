@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, tuple_
 
 from trainmaster.dispatchers.base import DispatcherError
 from trainmaster.master.db.tables import (
@@ -34,12 +35,44 @@ log = logging.getLogger(__name__)
 
 WHY_ENDED = "its workspace is being deleted"
 TRIALS_AT_ONCE = 500  # whose rows are removed in one transaction
+ROWS_AT_ONCE = 20_000  # reports, and lines of logs, that one transaction removes
+LONGEST_TURN = 2.0  # seconds, for one experiment before the next one
+LONGEST_REST = 1.0  # seconds; else a rest is as long as the step before it
 
 
-def remove_deleted_experiments(store: Store, settings: Settings, files: UserFiles, retries: Retries) -> None:
-    with store.transaction() as session:
-        ids = list(session.scalars(select(Experiment.id).where(Experiment.state == State.DELETING.value)))
-    retries.each("the removal of experiment", ids, lambda number: _remove(store, settings, files, number))
+class ExperimentRemoval:
+    """Removes deleted experiments in steps, with rests and other experiments' steps in between: one of a hundred
+    thousand trials takes minutes."""
+
+    def __init__(self, store: Store, settings: Settings, files: UserFiles, retries: Retries) -> None:
+        self._store, self._settings, self._files, self._retries = store, settings, files, retries
+        self._without_files: set[int] = set()  # experiments whose files this process has removed
+
+    def go_on(self) -> None:
+        """Works on each deleted experiment for a while; wakes the janitor when there is more to do."""
+        with self._store.transaction() as session:
+            ids = list(session.scalars(select(Experiment.id).where(Experiment.state == State.DELETING.value)))
+        self._without_files &= set(ids)
+        self._retries.each("the removal of experiment", ids, self._remove)
+
+    def _remove(self, experiment_id: int) -> None:
+        """Removes files first, rows last: a crash in between leaves rows that show what is still to be removed."""
+        if experiment_id not in self._without_files:
+            if not _remove_all_files(self._store, self._settings, self._files, experiment_id):
+                return
+            _remove_archived(self._store, experiment_id)
+            self._without_files.add(experiment_id)
+        turn = time.monotonic()
+        while True:
+            began = time.monotonic()
+            if not _remove_some(self._store, experiment_id):
+                log.info("experiment %d is deleted", experiment_id)
+                return
+            if time.monotonic() - turn >= LONGEST_TURN:
+                break
+            time.sleep(min(time.monotonic() - began, LONGEST_REST))
+        with self._store.transaction() as session:
+            wake(session, "janitor")
 
 
 def remove_expired_sessions(store: Store) -> None:
@@ -83,8 +116,9 @@ def remove_deleted_projects(store: Store) -> None:
                 session.delete(workspace)
 
 
-def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> None:
-    """Removes files first, rows last: a crash in between leaves rows that show what is still to be removed."""
+def _remove_all_files(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> bool:
+    """Removes the files of a deleted experiment. False where they cannot be removed, or there is no such experiment any
+    more. Raises trees.Unfinished."""
     with store.transaction() as session:
         query = select(Checkpoint).where(Checkpoint.experiment_id == experiment_id, Checkpoint.state != "DELETED")
         checkpoints = list(session.scalars(query.order_by(Checkpoint.uuid)))
@@ -93,33 +127,46 @@ def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: i
     with store.transaction() as session:
         row = session.get(Experiment, experiment_id, with_for_update=True)
         if row is None or row.state != State.DELETING:
-            return
+            return False
         if failure is not None:
             wake(session, "janitor")  # its project or workspace may be waiting for this
             row.state, row.reason = State.DELETE_FAILED.value, failure
-            return
-    while _remove_trials(store, experiment_id):
-        pass
+            return False
+    log.info("the files of experiment %d are deleted, with those of %d checkpoints", experiment_id, len(checkpoints))
+    return True
+
+
+def _remove_archived(store: Store, experiment_id: int) -> None:
+    """Removes reports of attempts that later ones have replaced: no index leads to these few, so that each search reads
+    all reports of the master."""
+    several = select(Trial.id).where(Trial.experiment_id == experiment_id, Trial.attempts > 1)
     with store.transaction() as session:
-        wake(session, "janitor")  # its project or workspace may be waiting for this
-        session.execute(delete(Experiment).where(Experiment.id == experiment_id))
-    log.info("experiment %d is deleted, with %d checkpoints", experiment_id, len(checkpoints))
+        if session.scalar(several.limit(1)) is not None:
+            session.execute(delete(metrics).where(metrics.c.archived, metrics.c.trial_id.in_(several)))
 
 
-def _remove_trials(store: Store, experiment_id: int) -> bool:
-    """Removes the rows of some trials of an experiment that is being deleted. False when none is left."""
+def _remove_some(store: Store, experiment_id: int) -> bool:
+    """Removes some rows of an experiment that is being deleted. False when it is gone."""
     of_trials = select(Trial.id, Trial.task_id, Trial.earlier_tasks).where(Trial.experiment_id == experiment_id)
     with store.transaction() as session:
         trials = session.execute(of_trials.order_by(Trial.id).limit(TRIALS_AT_ONCE)).all()
+        if not trials:
+            wake(session, "janitor")  # its project or workspace may be waiting for this
+            session.execute(delete(Experiment).where(Experiment.id == experiment_id))
+            return False
         ids = [trial.id for trial in trials]
         tasks = [name for trial in trials for name in (*trial.earlier_tasks, trial.task_id)]
         series_columns.forget(session, ids)
         log_blocks.forget(session, tasks)
-        session.execute(delete(metrics).where(metrics.c.trial_id.in_(ids)))
-        session.execute(delete(task_logs).where(task_logs.c.task_id.in_(tasks)))
-        session.execute(delete(Trial).where(Trial.id.in_(ids)))
-        session.execute(delete(Task).where(Task.task_id.in_(tasks)))
-        return bool(trials)
+        m, lines = metrics.c, task_logs.c
+        reports = select(m.id, m.kind).where(m.trial_id.in_(ids), ~m.archived).limit(ROWS_AT_ONCE)
+        gone = session.execute(delete(metrics).where(tuple_(m.id, m.kind).in_(reports))).rowcount
+        some = select(lines.id).where(lines.task_id.in_(tasks)).limit(ROWS_AT_ONCE)
+        gone_lines = session.execute(delete(task_logs).where(lines.id.in_(some))).rowcount
+        if max(gone, gone_lines) < ROWS_AT_ONCE:
+            session.execute(delete(Trial).where(Trial.id.in_(ids)))
+            session.execute(delete(Task).where(Task.task_id.in_(tasks)))
+        return True
 
 
 def _remove_events(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> str | None:
