@@ -22,7 +22,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "scheduler": (scheduler.run, 60),
     "ingest": (ingest.run, 120),
     "reading": (reading.run, 240),
-    "abuse": (abuse.run, 90),
+    "abuse": (abuse.run, 600),
     "fleet": (fleet.run, 1800),
 }
 CHAOS = "chaos"

@@ -1,4 +1,5 @@
-"""Measures the latency of one user's light requests, without and with all load attacks of another user at once."""
+"""Measures what others notice of bad input: one user's light requests beside all load attacks of another user at once,
+and the cases of `bad_input`."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from benchmarks import bad_input
 from benchmarks.measure import Deadline, Sample, figure, say
 from tests.support.api import people
 from tests.support.api.http import Api
@@ -21,6 +23,11 @@ LOCAL = "resource_manager: {type: local, slots: 2, poll_interval: 0.5}\n"
 
 
 def run(deadline: Deadline) -> None:
+    _attacks(deadline)
+    bad_input.run(deadline)
+
+
+def _attacks(deadline: Deadline) -> None:
     folder = make_folder()
     master = MasterProcess(folder, LOCAL).start()
     try:

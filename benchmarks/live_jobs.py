@@ -62,7 +62,8 @@ def _measure(count: int) -> None:
     if not _descriptors(count):
         raise Unavailable(f"{count} jobs need more file descriptors than are allowed (ulimit -Hn)")
     folder = make_folder()
-    limits = f"limits: {{anonymous_connections: {3 * count + 512}}}\n"  # they all come from one address
+    # They all come from one address.
+    limits = f"limits: {{anonymous_connections: {3 * count + 512}, connection_rate: {3 * count + 512}}}\n"
     master = MasterProcess(folder, limits + "resource_manager: {type: local, slots: 1}\n").start()
     try:
         began = time.monotonic()

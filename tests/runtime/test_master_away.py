@@ -8,6 +8,7 @@ import threading
 import time
 
 from tests.runtime.test_whole_job import archive
+from tests.support.runtime.master import FakeMaster
 from tests.support.runtime.waiting import until
 
 STEPS = """
@@ -65,6 +66,27 @@ def test_an_answer_that_got_lost_does_not_double_a_record(stage, tmp_path):
     master.come()
     (tmp_path / "go").touch()
     assert process.wait(60) == 0
+    assert [m["steps_completed"] for m in master.kinds("metrics")] == list(range(1, 31))
+
+
+def test_a_master_that_asks_to_wait_is_not_called_before(stage, tmp_path):
+    job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}))
+    calls = []
+
+    def answer(verb, path, headers, body):
+        if path.endswith("/reports") and body["stream"] == "core":
+            calls.append(time.monotonic())
+        return FakeMaster._answer(master, verb, path, headers, body)
+
+    master._answer = answer
+    master.answer_status["reports"], master.retry_after = 503, 2
+    process = job.start(TEST_FOLDER=str(tmp_path))
+    until(lambda: len(calls) >= 3)
+    master.answer_status.clear()
+    (tmp_path / "go").touch()
+    assert process.wait(60) == 0
+    assert calls[1] - calls[0] >= 2
+    assert calls[2] - calls[1] >= 2
     assert [m["steps_completed"] for m in master.kinds("metrics")] == list(range(1, 31))
 
 

@@ -86,9 +86,9 @@ class Limits(Section):
 
     connections: _Count = 40_000
     """Open connections to the master; at most four fifths of the file descriptors that it may open."""
-    connection_rate: _Count = 200
-    """New connections a second from one address, and from all addresses together at which nobody has logged in lately;
-    five seconds' worth may come at once. Trusted proxies have no such limit."""
+    connection_rate: _Count = 500
+    """New connections a second from one address; half as many from all addresses together at which nobody has logged in
+    lately. Five seconds' worth may come at once. Trusted proxies have no such limit."""
     anonymous_connections: _Count = 512
     """Connections from one address on which no request has named its user yet."""
     user_connections: _Count = 1_000

@@ -41,6 +41,7 @@ class FakeMaster:
         self.awake.set()
         self.delay = 0.0  # seconds before each answer to a report
         self.answer_status: dict[str, int] = {}  # verb -> status to answer with instead
+        self.retry_after: int | None = None  # seconds, said with each such answer
         self.refuse_record: Callable[[Any], bool] = lambda record: False
         self.decide: Callable[[FakeMaster, str, Any], None] = lambda master, stream, record: None
         self.checkpoints: dict[str, Any] = {}
@@ -78,6 +79,8 @@ class FakeMaster:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(payload)))
                 self.send_header("Content-Type", "application/json")
+                if status == 503 and master.retry_after is not None:
+                    self.send_header("Retry-After", str(master.retry_after))
                 self.end_headers()
                 self.wfile.write(payload)
 

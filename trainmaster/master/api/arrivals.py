@@ -51,23 +51,23 @@ class Arrivals:
             return None
         now = self._clock()
         known = now - self._known.get(address, -KNOWN_FOR) < KNOWN_FOR
-        if not self._takes(address, now):
-            whose = f"from {address}"
-        elif not known and not self._takes(_STRANGERS, now):
-            whose = "from addresses at which nobody has logged in lately"
+        if not self._takes(address, now, self._rate):
+            whose, rate = address, self._rate
+        elif not known and not self._takes(_STRANGERS, now, self._rate / 2):
+            whose, rate = "addresses at which nobody has logged in lately", self._rate / 2
         else:
             return None
         return (
-            f"More than {self._rate} connections a second come {whose} (limits.connection_rate): keep connections open "
-            "for more than one request, and try again in a moment."
+            f"More than {rate:g} connections a second come from {whose} (limits.connection_rate): try again in a "
+            "moment, and use a connection for more than one request."
         )
 
     def _is_proxy(self, address: str) -> bool:
         parsed = addresses.canonical(addresses.seen(address))
         return parsed is not None and addresses.within(parsed, self._exempt)
 
-    def _takes(self, address: str, now: float) -> bool:
-        upto = max(self._upto.get(address, now), now) + 1 / self._rate
+    def _takes(self, address: str, now: float, rate: float) -> bool:
+        upto = max(self._upto.get(address, now), now) + 1 / rate
         if upto > now + BURST:
             return False
         self._upto[address] = upto

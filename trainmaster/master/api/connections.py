@@ -72,7 +72,9 @@ class Connections:
         crowded = len(connection.connections) > self._most or self._strangers > max(self._most // STRANGERS, 1)
         if crowded and not self._make_room(connection):
             return f"The master has {self._most} open connections (limits.connections); try again in a moment."
-        if len(connection.place) > self.limits.anonymous_connections and not _shorten(connection.place, connection):
+        if len(connection.place) > self.limits.anonymous_connections and not self._shorten(
+            connection.place, connection
+        ):
             return (
                 f"{self.limits.anonymous_connections} connections from {connection.address} are open on which nobody "
                 "has logged in (limits.anonymous_connections); close some."
@@ -91,11 +93,20 @@ class Connections:
         connection.place = self._known.setdefault(who, {})
         connection.place[connection] = None
         if len(connection.place) > self.limits.user_connections:
-            _shorten(connection.place, connection)
+            self._shorten(connection.place, connection)
 
     def _make_room(self, newcomer: _Connection) -> bool:
         """Ends an unauthenticated connection of the address that holds most of these."""
-        return _shorten(max(self._anonymous.values(), key=len), newcomer)
+        return self._shorten(max(self._anonymous.values(), key=len), newcomer)
+
+    def _shorten(self, place: dict[_Connection, None], newcomer: _Connection) -> bool:
+        """Ends the oldest idle one of these connections; returns whether there was one."""
+        found = next((one for one in place if one is not newcomer and one.idle), None)
+        if found is None:
+            return False
+        self._forget(found)  # now: of hundreds that arrive in one turn of the event loop each makes room for itself
+        found.end()
+        return True
 
     def _forget(self, connection: _Connection) -> None:
         place, connection.place = connection.place, None
@@ -113,15 +124,6 @@ class Connections:
         self._refused += 1
         if self._refused & (self._refused - 1) == 0:  # the first, second, fourth, ...
             log.warning("a connection was refused, number %d: %s", self._refused, sentence)
-
-
-def _shorten(place: dict[_Connection, None], newcomer: _Connection) -> bool:
-    """Ends the oldest idle one of these connections; returns whether there was one."""
-    for connection in place:
-        if connection is not newcomer and connection.idle:
-            connection.end()
-            return True
-    return False
 
 
 class _Connection(HttpToolsProtocol):
