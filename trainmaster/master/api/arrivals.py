@@ -52,7 +52,7 @@ class Arrivals:
         now = self._clock()
         known = now - self._known.get(address, -KNOWN_FOR) < KNOWN_FOR
         if not self._takes(address, now, self._rate):
-            whose, rate = address, self._rate
+            whose, rate = address, float(self._rate)
         elif not known and not self._takes(_STRANGERS, now, self._rate / 2):
             whose, rate = "addresses at which nobody has logged in lately", self._rate / 2
         else:

@@ -160,9 +160,9 @@ def _remove_some(store: Store, experiment_id: int) -> bool:
         log_blocks.forget(session, tasks)
         m, lines = metrics.c, task_logs.c
         reports = select(m.id, m.kind).where(m.trial_id.in_(ids), ~m.archived).limit(ROWS_AT_ONCE)
-        gone = session.execute(delete(metrics).where(tuple_(m.id, m.kind).in_(reports))).rowcount
+        gone = session.connection().execute(delete(metrics).where(tuple_(m.id, m.kind).in_(reports))).rowcount
         some = select(lines.id).where(lines.task_id.in_(tasks)).limit(ROWS_AT_ONCE)
-        gone_lines = session.execute(delete(task_logs).where(lines.id.in_(some))).rowcount
+        gone_lines = session.connection().execute(delete(task_logs).where(lines.id.in_(some))).rowcount
         if max(gone, gone_lines) < ROWS_AT_ONCE:
             session.execute(delete(Trial).where(Trial.id.in_(ids)))
             session.execute(delete(Task).where(Task.task_id.in_(tasks)))
