@@ -27,6 +27,7 @@ from trainmaster.master.services.tasks import idle
 log = logging.getLogger(__name__)
 
 PERIOD = 30.0  # seconds between two passes without a wake-up
+REST_OF_TELLING = 0.5  # of the time that a step takes: ten thousand trials must hear of a kill within ten seconds
 LOGS_PERIOD = 3600.0  # seconds between two searches for expired logs
 Steps = Mapping[str, Callable[[], object]]
 
@@ -71,6 +72,7 @@ class Janitor:
                 retries,
                 {"telling trials": lambda: telling.tell_trials(store, settings, retries)},
                 subject=TELLING,
+                rest=REST_OF_TELLING,
             ),
         )
 
@@ -91,13 +93,21 @@ class Janitor:
 
 
 class _Loop:
-    """One thread that takes its steps in turn."""
+    """One thread that takes its steps in turn. `rest`: how long it rests after a pass, as a multiple of the time that
+    the pass took."""
 
     def __init__(
-        self, name: str, wakeups: Wakeups, retries: Retries, steps: Steps, *, subject: str = "janitor"
+        self,
+        name: str,
+        wakeups: Wakeups,
+        retries: Retries,
+        steps: Steps,
+        *,
+        subject: str = "janitor",
+        rest: float = 0.0,
     ) -> None:
         self._name, self._wakeups, self._patience, self._steps = name, wakeups, retries, steps
-        self._subject = subject
+        self._subject, self._rest = subject, rest
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -117,10 +127,12 @@ class _Loop:
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.clear()
+            began = time.monotonic()
             try:
                 self._patience.each(f"a step of the {self._name}:", self._steps, self._take)
             except DATABASE_UNAVAILABLE as error:
                 log.info("the %s waits for the database: %s", self._name, in_short(error))
+            self._stop.wait(self._rest * (time.monotonic() - began))
             self._wake.wait(PERIOD)
 
     def _take(self, step: str) -> None:
