@@ -88,7 +88,7 @@ def test_a_large_experiment_goes_in_steps_while_others_report_and_are_deleted(
     small, _ = experiment(attempts, 1)
     with attempts.store.transaction() as session:
         session.execute(update(Experiment).where(Experiment.id.in_((large, small))).values(state="DELETING"))
-        first = select(Trial.id).where(Trial.experiment_id == large).limit(1)
+        first = select(Trial.id).where(Trial.experiment_id == large).order_by(Trial.id).limit(1)
         session.execute(update(metrics).where(metrics.c.trial_id.in_(first), metrics.c.steps < 4).values(archived=True))
         session.execute(update(Trial).where(Trial.id.in_(first)).values(attempts=2))
     removed = ExperimentRemoval(attempts.store, SETTINGS, UserFiles(SETTINGS, Clusters([])), Retries())
