@@ -7,9 +7,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
 
-from trainmaster.master.api import report_turns
+from trainmaster.master.api import error_envelope, report_turns
 from trainmaster.master.api.report_turns import (
     LARGE,
     LARGE_PLACES,
@@ -118,6 +120,23 @@ def test_what_cannot_wait_is_told_when_to_come_again_each_at_another_time() -> N
         assert len(reports.begun) == TOGETHER + MOST_WAITING
 
     play(story)
+
+
+def test_the_answer_says_in_whole_seconds_when_to_come_again() -> None:
+    app = FastAPI()
+    error_envelope.install(app)
+
+    @app.get("/")
+    def crowded() -> None:
+        raise Unavailable("Many wait.", retry_after=7.2)
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://master") as client:
+            return await client.get("/")
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "8")
+    assert answer.json()["error"]["error"] == "Many wait."
 
 
 def test_one_job_cannot_take_all_places_in_the_queue() -> None:
