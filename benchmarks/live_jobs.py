@@ -87,6 +87,7 @@ def _measure(count: int) -> None:
                 f"reports {Sample(player.reports, tails=TAILS)}",
                 f"master {memory['master']:.0f} MiB, PostgreSQL {memory['postgres']:.0f} MiB",
                 *([] if kept else ["a new connection for each report"]),
+                *([f"{player.put_off} reports put off"] if player.put_off else []),
             )
             answered, heard = player.pause(user, experiment)
             say(
@@ -162,6 +163,7 @@ class Player:
         self._order = 0
         self.me: list[float] = []
         self.reports: list[float] = []
+        self.put_off = 0  # reports that were asked to come again later
         self._user_token = user_token
         self._user: _Connection | None = None
 
@@ -182,7 +184,7 @@ class Player:
 
     def forget(self) -> None:
         """Drops what was measured."""
-        self.me, self.reports = [], []
+        self.me, self.reports, self.put_off = [], [], 0
 
     def play(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
         """Plays for so long, or until that is true."""
@@ -245,7 +247,12 @@ class Player:
                 job.report = None
             self._at(time.monotonic() + REPORT_EVERY - took, lambda: self._report(job))
 
-        job.report.ask(request, hear)
+        def put_off(seconds: float) -> None:
+            self.put_off += 1
+            job.sent -= 1
+            self._at(time.monotonic() + seconds * (1 + random.random() / 4), lambda: self._report(job))
+
+        job.report.ask(request, hear, put_off)
 
     def _me(self) -> None:
         self._user = self._user or _Connection(self._port, self._selector)
@@ -267,12 +274,16 @@ class _Connection:
         self._socket.setblocking(False)
         self._heard = bytearray()
         self._hear: Callable[[bytes, float], None] | None = None
+        self._put_off: Callable[[float], None] | None = None
         self._asked = 0.0
         self.request = b""
         selector.register(self._socket, selectors.EVENT_READ, self)
 
-    def ask(self, request: bytes, hear: Callable[[bytes, float], None]) -> None:
-        self._hear, self._asked = hear, time.monotonic()
+    def ask(
+        self, request: bytes, hear: Callable[[bytes, float], None], put_off: Callable[[float], None] | None = None
+    ) -> None:
+        """`put_off` gets the seconds after which the master asks to come again."""
+        self._hear, self._put_off, self._asked = hear, put_off, time.monotonic()
         self._socket.send(request)  # small: it fits into the socket's buffer
 
     def go_on(self) -> None:
@@ -289,6 +300,10 @@ class _Connection:
             return
         body = bytes(self._heard[end + 4 : end + 4 + length])
         del self._heard[: end + 4 + length]
+        _, later, seconds = head.partition(b"retry-after:")
+        if later and self._put_off is not None:
+            self._put_off(float(seconds.split(b"\r\n")[0]))
+            return
         if not head.startswith(b"http/1.1 200"):
             raise Unavailable(f"the master answered {head.splitlines()[0]!r}: {body[:300]!r}")
         hear = self._hear

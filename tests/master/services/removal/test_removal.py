@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 
 import pytest
-from sqlalchemy import Table, func, select, update
+from sqlalchemy import Engine, Table, func, select, update
 
 from tests.support.attempts import Attempts
 from trainmaster.config.experiment import parse_experiment
@@ -28,6 +28,12 @@ checkpoint_storage: {type: shared_fs, host_path: /tmp}
 searcher: {name: random, metric: loss, max_trials: 9}
 """
 SETTINGS = Settings("1", "c", "c", b"", "det-", "", b"")
+
+
+@pytest.fixture
+def attempts(engine: Engine) -> Attempts:
+    """In a database of their own: all rows are counted."""
+    return Attempts(engine)
 
 
 def experiment(attempts: Attempts, trials: int) -> tuple[int, list[str]]:
