@@ -54,6 +54,7 @@ from trainmaster.master.api import (
     updates,
     users,
     webhooks,
+    webui,
     workspaces,
 )
 from trainmaster.master.api.dependencies import Senders, Services, admit
@@ -91,7 +92,7 @@ PARTS = (
         files,
     ),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
-    *(model_registry, templates, webhooks, policies, updates, pages, proxy, interactive),
+    *(model_registry, templates, webhooks, policies, updates, pages, proxy, interactive, webui),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.responses import JSONResponse
 from sqlalchemy import text
 
 from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
@@ -50,11 +50,6 @@ class MasterAnswer(Shape):
 class PoolsAnswer(Shape):
     resource_pools: list[ResourcePool]
     pagination: Pagination
-
-
-@router.get("/", include_in_schema=False)
-def home() -> RedirectResponse:
-    return RedirectResponse("/docs")
 
 
 @router.get("/info", tags=["master"])

@@ -17,14 +17,17 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from trainmaster.master.api import cookies
 from trainmaster.master.api.auth import LoginAnswer, LoginRequest, enter
-from trainmaster.master.api.dependencies import PAGE, Services, UserCaller, UsesServices, bearer
+from trainmaster.master.api.dependencies import PAGE, Services, UserCaller, UsesServices, bearer, user_of
 from trainmaster.master.api.shapes import Body, Shape, User
 from trainmaster.master.services.access import identity, tickets
-from trainmaster.master.services.errors import Forbidden, Invalid, ServiceError
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.errors import Forbidden, Invalid, NotActive, ServiceError, Unauthenticated
+from trainmaster.master.services.organisation import site_policies
 
 router = APIRouter(tags=["auth"])
 
@@ -32,7 +35,7 @@ LIFE = 7 * 86400  # seconds that a browser keeps the session's cookie: the sessi
 KNOWN_FOR = 365 * 86400  # seconds for which a browser keeps the mark that distinguishes it from guessers
 FORM_LIFE = 3600  # seconds in which a served form may be sent
 LONGEST_FORM = 16 * 1024  # bytes
-HOME = "/docs"
+HOME = "/ui/"
 _STYLE = "body{font:16px sans-serif;max-width:22em;margin:15vh auto}input,button{font:inherit;width:100%;margin:.2em 0 1em;padding:.4em;box-sizing:border-box}"  # noqa: E501
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Log in</title>
@@ -70,17 +73,55 @@ async def send_form(request: Request, services: UsesServices) -> Response:
     return back
 
 
-class SessionAnswer(Shape):
-    user: User
+class PageSession(Shape):
+    """What every page shows. `permissions`: each one that the user holds, with the workspaces for which they do; null
+    for everywhere."""
+
+    user: User | None
+    permissions: dict[str, list[int] | None]
+    cluster_name: str
+    version: str
+    message: str
+
+
+class PostSession(Body):
+    """A name with its password, or a ticket for the page."""
+
+    username: str = ""
+    password: str = ""
+    ticket: str = ""
+
+
+@router.get("/session")
+def session(request: Request, services: UsesServices) -> PageSession:
+    """What the web page shows of the master and of its user; without a user before log-in."""
+    try:
+        caller = user_of(services, token) if (token := bearer(request)) else None
+    except (Unauthenticated, NotActive):
+        caller = None
+    held = {one: caller.where(one) for one in Permission if caller.holds_somewhere(one)} if caller else {}
+    message = site_policies.message(services.store, shown=True)
+    return PageSession(
+        user=User.of(identity.get_user(services.store, caller.user_id)) if caller else None,
+        permissions={one.name: None if where is None else sorted(where) for one, where in held.items()},
+        cluster_name=services.settings.cluster_name,
+        version=services.settings.version,
+        message=message.text if message else "",
+    )
 
 
 @router.post("/session")
-async def begin(request: Request, body: LoginRequest, services: UsesServices) -> Response:
+async def begin(request: Request, body: PostSession, services: UsesServices) -> Response:
     """Logs in a user of a web page: like `/api/v1/auth/login`, with the token in a cookie only."""
     if request.headers.get(PAGE[0]) != PAGE[1]:
         raise Forbidden("This is for the master's own page, which must send X-Trainmaster: page.")
-    answer = await enter(request, body, services, origin=_origin(request))
-    shown = JSONResponse(SessionAnswer(user=answer.user).model_dump(mode="json", by_alias=True))
+    if body.ticket:
+        token, user = await run_in_threadpool(tickets.enter, services.store, body.ticket, _origin(request))
+        answer = LoginAnswer(token=token, user=User.of(user), client_mark="")
+    else:
+        given = LoginRequest(username=body.username, password=body.password)
+        answer = await enter(request, given, services, origin=_origin(request))
+    shown = JSONResponse({"user": answer.user.model_dump(mode="json", by_alias=True)})
     _set_session(request, shown, answer)
     return shown
 
@@ -96,9 +137,10 @@ def end(request: Request, services: UsesServices, caller: UserCaller) -> Respons
 
 
 class PostTicket(Body):
-    """What a ticket is for: `/stream`, or the WebSockets of one task's services."""
+    """What a ticket is for: `/stream`, the WebSockets of one task's services, or the web page, where it logs the caller
+    in."""
 
-    purpose: Literal["stream", "service"]
+    purpose: Literal["stream", "service", "page"]
     task_id: str = ""
 
 
@@ -109,9 +151,12 @@ class TicketAnswer(Shape):
 
 @router.post("/api/x1/tickets")
 def ticket(body: PostTicket, services: UsesServices, caller: UserCaller) -> TicketAnswer:
-    """Issues a ticket, which admits a WebSocket once, as `?trainmaster-ticket=`, where no header can be sent."""
+    """Issues a ticket, which is good once: it admits a WebSocket, as `?trainmaster-ticket=`, where no header can be
+    sent, or logs a browser in, as `/ui/sign-in?ticket=`."""
     if body.purpose == "service" and not body.task_id:
         raise Invalid("taskId: name the task whose service the ticket is for.")
+    if body.purpose == "page":
+        return TicketAnswer(ticket=tickets.issue_for_page(services.store, caller), seconds=tickets.LIFE_OF_LINK)
     purpose = tickets.STREAM if body.purpose == "stream" else tickets.service_of(body.task_id)
     return TicketAnswer(ticket=tickets.issue(services.store, caller, purpose), seconds=tickets.LIFE)
 
@@ -181,7 +226,7 @@ def _origin(request: Request) -> str:
 def _set_session(request: Request, answer: Response, given: LoginAnswer) -> None:
     secure = "; Secure" if request.url.scheme == "https" else ""
     words = ((cookies.CLIENT, given.client_mark, KNOWN_FOR), (cookies.SESSION, given.token, LIFE))
-    for name, word, life in words:
+    for name, word, life in (one for one in words if one[1]):
         # No path: see above. Starlette's own always has one.
         cookie = f"{name}={word}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}"
         answer.headers.append("Set-Cookie", cookie)

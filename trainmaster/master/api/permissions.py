@@ -25,6 +25,9 @@ V1, X1 = "/api/v1", "/api/x1"
 ENDPOINTS: Mapping[str, Rule | P] = {
     # what the master is
     "GET /": OPEN,
+    "GET /ui": OPEN,
+    "GET /ui/{path:path}": OPEN,
+    "GET /ui/a/{mark}/{name:path}": OPEN,
     "GET /info": OPEN,
     "GET /health": OPEN,
     f"GET {V1}/master": OPEN,
@@ -32,6 +35,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"POST {V1}/auth/login": OPEN,
     "GET /login": OPEN,
     "POST /login": OPEN,
+    "GET /session": OPEN,
     "POST /session": OPEN,
     "DELETE /session": ANYBODY,
     f"POST {X1}/tickets": ANYBODY,

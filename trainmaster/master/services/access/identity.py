@@ -148,11 +148,30 @@ def log_in(store: Store, username: str, password: str, *, is_hashed: bool, origi
             raise BadCredentials("The user name or the password is wrong.")
         if not user.active:  # revealed only to somebody who knows the password
             raise NotActive(DEACTIVATED)
-        token = secrets.token_urlsafe(32)
-        ends = now() + SESSION_LIFE
-        session.add(UserSession(user_id=user.id, token_hash=digest(token), expires_at=ends, origin=origin))
-        user.last_auth_at = now()
+        token = _new_session(session, user, origin)
     return token, user
+
+
+def log_in_again(store: Store, user_id: int, *, origin: str) -> tuple[str, User]:
+    """Creates a further session of a user who is known, and returns its bearer token."""
+    with store.transaction() as session:
+        user = session.get_one(User, user_id)
+        token = _new_session(session, user, origin)
+    return token, user
+
+
+def _new_session(session: Session, user: User, origin: str) -> str:
+    token = secrets.token_urlsafe(32)
+    ends = now() + SESSION_LIFE
+    session.add(UserSession(user_id=user.id, token_hash=digest(token), expires_at=ends, origin=origin))
+    user.last_auth_at = now()
+    return token
+
+
+def is_logged_in(store: Store, session_id: int) -> bool:
+    """Whether a session was begun by logging in; an access token was not."""
+    with store.autocommit() as session:
+        return session.scalar(select(UserSession.kind).where(UserSession.id == session_id)) == SESSION
 
 
 def check_password(store: Store, user_id: int, password: str, *, is_hashed: bool) -> None:

@@ -9,7 +9,7 @@ import secrets
 
 from sqlalchemy import delete, func
 
-from trainmaster.master.db.tables import Ticket
+from trainmaster.master.db.tables import Ticket, User
 from trainmaster.master.services.access import identity
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
@@ -17,7 +17,9 @@ from trainmaster.master.services.errors import Forbidden, Unauthenticated
 from trainmaster.master.services.store import Settings, Store
 
 LIFE = 30.0  # seconds
+LIFE_OF_LINK = 60.0  # seconds: a person copies it from a terminal to a browser
 STREAM = "stream"  # purposes: to follow changes ...
+PAGE = "page"  # ... to log in on the web page ...
 _SPENT = "The ticket is not valid: it is good once, for {:.0f} s, and for what it was made for."
 
 
@@ -26,14 +28,14 @@ def service_of(task_id: str) -> str:
     return f"service:{task_id}"
 
 
-def issue(store: Store, caller: Caller, purpose: str) -> str:
+def issue(store: Store, caller: Caller, purpose: str, life: float = LIFE) -> str:
     """Issues a ticket for the caller's session. Raises Forbidden for callers without one, as jobs."""
     if caller.session_id is None:
         raise Forbidden("Tickets are for the sessions of users.")
     ticket = secrets.token_urlsafe(32)
     with store.transaction() as session:
         session.execute(delete(Ticket).where(Ticket.expires_at < func.now()))
-        ends = now() + dt.timedelta(seconds=LIFE)
+        ends = now() + dt.timedelta(seconds=life)
         row = Ticket(
             ticket_hash=identity.digest(ticket), session_id=caller.session_id, purpose=purpose, expires_at=ends
         )
@@ -47,8 +49,23 @@ def redeem(store: Store, ticket: str, purpose: str) -> int:
     with store.transaction() as session:
         row = session.execute(mine.returning(Ticket.session_id, Ticket.purpose, Ticket.expires_at)).first()
     if row is None or row.purpose != purpose or row.expires_at < now():
-        raise Unauthenticated(_SPENT.format(LIFE))
+        raise Unauthenticated(_SPENT.format(LIFE_OF_LINK if purpose == PAGE else LIFE))
     return int(row.session_id)
+
+
+def issue_for_page(store: Store, caller: Caller) -> str:
+    """Issues a ticket that logs the caller in on the web page. Raises Forbidden for callers without a session of their
+    own, as an access token: who revokes that would not end the page's session."""
+    if caller.session_id is not None and not identity.is_logged_in(store, caller.session_id):
+        raise Forbidden("An access token makes no link for the page: log in with `det user login` first.")
+    return issue(store, caller, PAGE, LIFE_OF_LINK)
+
+
+def enter(store: Store, ticket: str, origin: str) -> tuple[str, User]:
+    """Redeems a ticket for the page: creates a session of its user and returns the bearer token. `origin`: of the page.
+    Raises Unauthenticated, NotActive."""
+    caller = identity.by_session(store, redeem(store, ticket, PAGE))
+    return identity.log_in_again(store, caller.user_id, origin=origin)
 
 
 def pass_for(settings: Settings, session_id: int, task_id: str) -> str:

@@ -1,0 +1,108 @@
+"""A real Chromium for the tests of the web page: one browser a run, a fresh context a test, and nothing tolerated in
+its console."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+
+FOUND = shutil.which("chromium") or shutil.which("google-chrome")
+ARGUMENTS = ("--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none")
+TIMEOUT = 15_000  # ms; on a busy machine
+PICTURES = "TRAINMASTER_PICTURES"  # names a folder that pictures of the pages are written to
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    assert FOUND
+    sandbox = () if os.getuid() else ("--no-sandbox",)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=FOUND, args=[*ARGUMENTS, *sandbox])
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Visit:
+    """A browser's context with one page. `url`: the master's root, without a slash at its end. `expected`: patterns of
+    console errors that the test is about."""
+
+    context: BrowserContext
+    page: Page
+    url: str
+    faults: list[str] = field(default_factory=list)
+    expected: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def open(self, path: str = "") -> Page:
+        """Opens an address below `/ui/` and waits until its content is there."""
+        self.page.goto(f"{self.url}/ui/{path}")
+        return self.page
+
+    def sign_in(self, user: str, password: str) -> None:
+        """Signs in without the form."""
+        answer = self.context.request.post(
+            f"{self.url}/session",
+            data={"username": user, "password": password},
+            headers={"X-Trainmaster": "page", "Content-Type": "application/json"},
+        )
+        assert answer.ok, answer.text()
+
+    def unexpected(self) -> list[str]:
+        return [one for one in self.faults if not any(re.search(pattern, one) for pattern in self.expected)]
+
+
+@contextmanager
+def visiting(
+    browser: Browser, url: str, *, width: int = 1440, height: int = 900, theme: str = "light"
+) -> Iterator[Visit]:
+    """A fresh context inside the block; any error in its console, violation of the policy or request to another origin
+    fails the test at the end."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if theme == "dark" else "light",
+        reduced_motion="reduce",
+        locale="en-GB",
+        timezone_id="Europe/Berlin",
+    )
+    context.set_default_timeout(TIMEOUT)
+    page = context.new_page()
+    visit = Visit(context, page, url)
+    own = urlsplit(url).netloc
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            visit.faults.append(f"console {message.type}: {message.text} ({message.location.get('url', '')})")
+
+    def asked(request: Request) -> None:
+        visit.requests.append(request.url)
+        if urlsplit(request.url).scheme not in ("data", "blob") and urlsplit(request.url).netloc != own:
+            visit.faults.append(f"request elsewhere: {request.url}")
+
+    context.on("console", said)
+    context.on("request", asked)
+    context.on("weberror", lambda error: visit.faults.append(f"uncaught: {error.error}"))
+    try:
+        yield visit
+        # A violation of the policy is in the console; what was asked for last may still be on its way there.
+        if not page.is_closed():
+            page.evaluate("() => new Promise(done => setTimeout(done))")
+    finally:
+        context.close()
+    assert visit.unexpected() == []
+
+
+def picture(page: Page, folder: Path, name: str, themes: Sequence[str] = ("light", "dark")) -> None:
+    """Writes pictures of the page in both themes, for eyes."""
+    for theme in themes:
+        page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+        page.screenshot(path=folder / f"{name}-{theme}.png")
+    page.emulate_media(color_scheme="light")

@@ -1,0 +1,56 @@
+"""A master with a filled database, and a Chromium that visits it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.support.master import MasterProcess, serving
+from tests.support.webui.chromium import FOUND, PICTURES, Visit, chromium, visiting
+
+QUIET = """
+cluster_name: kestrel
+resource_manager: {type: local, slots: 1, poll_interval: 5}
+"""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if FOUND is None:
+        pytest.skip("There is no Chromium (Debian: apt install chromium).")
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def master() -> Iterator[MasterProcess]:
+    with serving(QUIET) as process:
+        yield process
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Callable[..., Visit]]:
+    """Begins visits; what is wrong with one fails the test."""
+    with ExitStack() as stack:
+        yield lambda url, **options: stack.enter_context(visiting(browser, url, **options))
+
+
+@pytest.fixture
+def visitor(visit: Callable[..., Visit], master: MasterProcess) -> Visit:
+    """A visit of the user `determined`."""
+    found = visit(master.url)
+    found.sign_in("determined", master.password)
+    return found
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pictures of the pages are written: TRAINMASTER_PICTURES names a folder to keep them in."""
+    folder = Path(os.environ.get(PICTURES) or tmp_path_factory.mktemp("pictures"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

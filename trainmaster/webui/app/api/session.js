@@ -1,0 +1,37 @@
+/** Who uses the page, and what they may do. */
+import { signal } from "../../vendor/signals/signals.js";
+import { get, send, sessionEnded } from "./http.js";
+
+/** @import { PageSession } from "../../types/api.d.ts" */
+
+/** What the master says of itself and of its user; null until it has answered. */
+export const session = signal(/** @type {PageSession | null} */ (null));
+
+export async function readSession() {
+    session.value = await get("session");
+    sessionEnded.value = false;
+}
+
+/**
+ * @param {{ username: string, password: string } | { ticket: string }} given
+ */
+export async function signIn(given) {
+    await send("POST", "session", given);
+    await readSession();
+}
+
+export async function signOut() {
+    await send("DELETE", "session");
+    await readSession();
+}
+
+/**
+ * Whether the user holds a permission, in a workspace or anywhere; what would be refused is not shown.
+ * @param {string} permission
+ * @param {number} [workspace]
+ */
+export function may(permission, workspace) {
+    const where = session.value?.permissions[permission];
+    if (where === undefined) return false;
+    return where === null || workspace === undefined || where.includes(workspace);
+}

@@ -1,0 +1,51 @@
+/** Where one signs in: by name and password, or by the one-time link that `det ui` prints. */
+import { useSignal } from "../../vendor/signals/signals.js";
+import { session, signIn } from "../api/session.js";
+import { visible } from "../lib/format.js";
+import { go, href, place } from "../ui/router.js";
+import { usePlace } from "../ui/shell.js";
+import { SignInForm } from "../ui/sign_in_form.js";
+import { component, tags } from "../ui/tags.js";
+
+const { button, code, div, h1, p } = tags;
+
+export const Page = component(() => {
+    usePlace([{ text: "Sign in", to: "sign-in" }]);
+    const known = session.value;
+    // The form stands in the place of any page: afterwards that page is there. Only here there is none.
+    const onDone = () => (place.value.route?.page === "sign_in" ? go(href(""), { replace: true }) : undefined);
+    const ticket = place.value.route?.page === "sign_in" ? place.value.query.get("ticket") : null;
+    return div(
+        { class: "sign-in" },
+        h1(null, visible(known?.clusterName || "trainmaster", 60)),
+        p({ class: "muted" }, `trainmaster ${known?.version ?? ""}`),
+        ticket ? ByLink({ ticket, onDone }) : SignInForm({ onDone }),
+        p(
+            { class: "muted" },
+            "Signed in on a terminal already? ",
+            code(null, "det ui"),
+            " prints a link that signs you in.",
+        ),
+    );
+});
+
+/** One press, and not by itself: a link from somebody else must not sign anybody in unseen. */
+const ByLink = component((/** @type {{ ticket: string, onDone: () => void }} */ { ticket, onDone }) => {
+    const said = useSignal("");
+    const enter = async () => {
+        try {
+            await signIn({ ticket });
+            onDone();
+        } catch (error) {
+            said.value = `${error instanceof Error ? error.message : error} Ask for another one with det ui.`;
+        }
+    };
+    if (said.value) {
+        return div(null, p({ role: "alert", class: "said" }, said.value), SignInForm({ onDone }));
+    }
+    return div(
+        { class: "sign-in-form" },
+        p(null, "This link is good once, for a minute."),
+        button({ type: "button", class: "primary", autofocus: true, onClick: enter }, "Sign in by this link"),
+    );
+});

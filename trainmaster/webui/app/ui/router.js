@@ -1,0 +1,155 @@
+/**
+ * Every state of the page is its address. Addresses are relative to `/ui/`, under whatever prefix a proxy puts it;
+ * links are ordinary ones, which work in a new tab too.
+ */
+import { computed, signal } from "../../vendor/signals/signals.js";
+
+/**
+ * @typedef {object} Route a kind of address; the list is routes.json, which the master reads as well
+ * @property {string} path words, and names with a colon for what varies
+ * @property {string} page its module in `pages/`
+ * @property {string} [data] the page's one API call
+ * @property {string[]} [query] parameters of the page's address that are the call's too
+ * @property {Record<string, string>} [fixed] the call's further parameters
+ */
+/**
+ * @typedef {object} Place
+ * @property {Route | null} route
+ * @property {Record<string, string>} names what stands in the place of the route's names
+ * @property {URLSearchParams} query
+ * @property {string} path from `/ui/` on
+ */
+
+/** The folder `/ui/`. */
+export const BASE = new URL("./", document.baseURI);
+
+/** @type {Route[]} */
+const routes = JSON.parse(document.getElementById("routes")?.textContent ?? "[]");
+
+/** @param {URL} url */
+function placeOf(url) {
+    const path = url.pathname.slice(BASE.pathname.length);
+    const parts = path.split("/").filter(Boolean).map(decoded);
+    for (const route of routes) {
+        const names = fitting(route, parts);
+        if (names) return { route, names, query: url.searchParams, path };
+    }
+    return { route: null, names: {}, query: url.searchParams, path };
+}
+
+/** @param {string} text */
+function decoded(text) {
+    try {
+        return decodeURIComponent(text);
+    } catch {
+        return text; // a lone percent sign
+    }
+}
+
+/**
+ * @param {Route} route
+ * @param {string[]} parts
+ */
+function fitting(route, parts) {
+    const wanted = route.path.split("/").filter(Boolean);
+    if (parts.length > wanted.length) return null;
+    /** @type {Record<string, string>} */
+    const names = {};
+    for (const [i, part] of wanted.entries()) {
+        const given = parts[i];
+        if (given === undefined) {
+            if (!part.endsWith("?")) return null;
+        } else if (part.startsWith(":")) {
+            names[part.slice(1).replace(/\?$/, "")] = given;
+        } else if (part !== given) {
+            return null;
+        }
+    }
+    return names;
+}
+
+/** Where the page is. */
+export const place = signal(/** @type {Place} */ (placeOf(new URL(location.href))));
+/** The page's words of the address bar's last part, as `experiment 5`; pages set it. */
+export const title = signal("");
+/**
+ * The address of the page's one API call; the master makes the same one for the shell, so that data travel with the code.
+ */
+export const dataAddress = computed(() => addressOfData(place.value));
+
+/**
+ * @param {Place} at
+ * @param {Record<string, string>} [more] further parameters
+ */
+export function addressOfData(at, more = {}) {
+    const { route, names, query } = at;
+    if (!route?.data) return "";
+    const path = route.data
+        .split("/")
+        .map(part => (part.startsWith(":") ? encodeURIComponent(names[part.slice(1)] ?? "") : part))
+        .join("/");
+    /** @type {Record<string, string>} */
+    const given = {};
+    for (const name of route.query ?? []) {
+        const value = query.get(name);
+        if (value) given[name] = value;
+    }
+    const words = Object.entries({ ...given, ...route.fixed, ...more }).map(
+        ([k, v]) => `${k}=${encodeURIComponent(v)}`,
+    );
+    return path + (words.length ? "?" : "") + words.join("&");
+}
+
+/**
+ * The address of a page, for `href`.
+ * @param {string} path from `/ui/` on, as `experiments/5`
+ * @param {Record<string, string | null | undefined>} [query] empty ones are left out
+ */
+export function href(path, query = {}) {
+    const words = new URLSearchParams();
+    for (const [name, value] of Object.entries(query)) if (value) words.set(name, value);
+    const text = words.toString();
+    return BASE.pathname + path + (text ? `?${text}` : "");
+}
+
+/**
+ * Goes to an address. `replace`: without a step in the browser's history, as for what is being typed.
+ * @param {string} address
+ * @param {{ replace?: boolean }} [how]
+ */
+export function go(address, { replace = false } = {}) {
+    const url = new URL(address, BASE);
+    if (replace) history.replaceState(history.state, "", url);
+    else if (url.href !== location.href) history.pushState(null, "", url);
+    place.value = placeOf(url);
+}
+
+/**
+ * Changes parameters of the present address; null removes one.
+ * @param {Record<string, string | null>} changes
+ * @param {{ replace?: boolean }} [how]
+ */
+export function setQuery(changes, how = {}) {
+    const query = Object.fromEntries(place.value.query);
+    go(href(place.value.path, { ...query, ...changes }), how);
+}
+
+/** Follows links to the page's own addresses without loading it again. */
+export function followLinks() {
+    addEventListener("popstate", () => {
+        place.value = placeOf(new URL(location.href));
+    });
+    document.addEventListener("click", event => {
+        if (event.defaultPrevented || event.button !== 0) return;
+        if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+        const link = event.target instanceof Element ? event.target.closest("a") : null;
+        if (!link?.href || link.target || link.hasAttribute("download")) return;
+        const url = new URL(link.href);
+        const files = `${BASE.pathname}a/`;
+        if (url.origin !== BASE.origin || !url.pathname.startsWith(BASE.pathname) || url.pathname.startsWith(files))
+            return;
+        event.preventDefault();
+        go(url.href);
+        scrollTo(0, 0);
+    });
+}
