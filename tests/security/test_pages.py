@@ -283,7 +283,7 @@ def test_the_form_leads_nowhere_else(running: MasterProcess, to: str) -> None:
     entered = browser.log_in(form, "determined", running.password)
     assert entered.status == 303
     inside = to.startswith('/"')
-    assert entered.headers["location"] == (quote(to, safe="/()") if inside else "/docs")
+    assert entered.headers["location"] == (quote(to, safe="/()") if inside else "/ui/")
 
 
 def test_the_form_has_no_scripts_and_cannot_be_framed(running: MasterProcess) -> None:

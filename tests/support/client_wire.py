@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def document() -> Json:
 def source(document: Json) -> str:
     """The module's text."""
     schemas = document["components"]["schemas"]
-    names = sorted(_closure(schemas), key=_name)
+    names = sorted(closure(schemas, WANTED), key=name_of)
     parts = [HEAD]
     for name in names:
         required = schemas[name].get("required", ())
@@ -55,13 +55,14 @@ def source(document: Json) -> str:
             for field, schema in schemas[name]["properties"].items()
             for text in [_type(schema)]
         ]
-        parts.append("\n".join(["", f"class {_name(name)}(TypedDict):", *fields]))
+        parts.append("\n".join(["", f"class {name_of(name)}(TypedDict):", *fields]))
     return _formatted("\n\n".join(parts) + "\n")
 
 
-def _closure(schemas: Json) -> set[str]:
+def closure(schemas: Json, wanted: Iterable[str]) -> set[str]:
+    """The names of the wanted schemas and of all that they refer to."""
     found: set[str] = set()
-    due = list(WANTED)
+    due = list(wanted)
     while due:
         name = due.pop()
         if name not in found:
@@ -81,13 +82,13 @@ def _referred(schema: Any) -> Iterator[str]:
             yield from _referred(value)
 
 
-def _name(schema: str) -> str:
+def name_of(schema: str) -> str:
     return schema.removesuffix("-Output")
 
 
 def _type(schema: Json) -> str:
     if "$ref" in schema:
-        return _name(schema["$ref"].rpartition("/")[2])
+        return name_of(schema["$ref"].rpartition("/")[2])
     if "anyOf" in schema:
         return " | ".join(dict.fromkeys(_type(part) for part in schema["anyOf"]))
     if schema.get("type") == "array":

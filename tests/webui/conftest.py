@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
+from sqlalchemy import text
 
 from tests.support.master import MasterProcess, serving
 from tests.support.webui.chromium import FOUND, PICTURES, Visit, chromium, visiting
+from tests.support.webui.filled import fill
+from trainmaster.master.db.embedded import EmbeddedServer
+from trainmaster.master.db.engine import make_engine
 
 QUIET = """
 cluster_name: kestrel
@@ -31,6 +35,18 @@ def browser() -> Iterator[Browser]:
 def master() -> Iterator[MasterProcess]:
     with serving(QUIET) as process:
         yield process
+
+
+@pytest.fixture(scope="package")
+def full(master: MasterProcess) -> MasterProcess:
+    """The same master, with ten thousand experiments."""
+    engine = make_engine(EmbeddedServer(master.data).url, pool_size=1)
+    with engine.begin() as connection:
+        fill(connection)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("VACUUM ANALYZE"))
+    engine.dispose()
+    return master
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "trainmaster.cli.resource_pool",
         "resource pools and the workspaces that they are reserved for",
     ),
+    "ui": ((), "trainmaster.cli.ui", "a link that logs your browser in on the web page"),
     "user": (("u",), "trainmaster.cli.user", "log in and out; list, create and change users"),
     "user-group": ((), "trainmaster.cli.user_group", "groups of users"),
     "rbac": ((), "trainmaster.cli.rbac", "roles of users and groups"),

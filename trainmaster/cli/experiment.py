@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ STEER: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "kill": ("Killed", "stop at once", ()),
 }
 ENDING = ("cancel", "kill")
+FOUND_COLUMNS = ("name", "state", "progress", "trials", "metric", "best", "user", "started", "duration", "labels")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +46,17 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("-a", "--all", action="store_true", help="those of all users, archived ones too")
     p.add_argument("--show_project", action="store_true", help="with workspace and project")
     add_paging(p, 200)
+    render.add_format_options(p)
+    p = verbs.add(
+        "find",
+        _find,
+        "list the experiments of all users that fit a filter, as the web page does",
+        "det experiment find --sort=-started 'state:completed val_loss<0.3 user:me'",
+    )
+    p.add_argument("filter", nargs="*", metavar="TERM", help="such as state:running, label:vit, hp.lr>1e-4, started<7d")
+    p.add_argument("--sort", default="", metavar="COLUMNS", help="with commas; a minus before a falling one")
+    p.add_argument("--columns", default="", metavar="COLUMNS", help="with commas; also metrics, and hp.NAME")
+    p.add_argument("--limit", type=positive, metavar="N", help="at most so many (default: all)")
     render.add_format_options(p)
     p = verbs.add("describe", _describe, "show experiments with their trials", "det experiment describe 1,2 --metrics")
     p.add_argument("experiment_ids", help="ids, separated by commas")
@@ -146,6 +159,23 @@ def follow_first_trial(master: Master, experiment_id: int) -> int:
 
 def _list(args: argparse.Namespace) -> None:
     _show_list(args, connect(args), projects=args.show_project)
+
+
+def _find(args: argparse.Namespace) -> None:
+    columns = [name.strip() for name in args.columns.split(",") if name.strip()]
+    found = connect(args).find(
+        " ".join(args.filter), sort=args.sort, columns=columns or FOUND_COLUMNS, limit=args.limit
+    )
+    headers = list(dict.fromkeys(["id", *(columns or FOUND_COLUMNS)]))
+    times = {name for name in headers if name in ("started", "ended")}
+    rows = [[_moment(row[name]) if name in times else row[name] for name in headers] for row in found]
+    render.show(args, headers, rows, [{name: row[name] for name in headers} for row in found])
+
+
+def _moment(seconds: float | None) -> render.Moment:
+    if seconds is None:
+        return render.Moment("")
+    return render.Moment(dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat(timespec="milliseconds"))
 
 
 def list_in_project(args: argparse.Namespace, http: Transport, project_id: int) -> None:

@@ -13,6 +13,7 @@ from trainmaster.client.artifacts import Checkpoint, Model
 from trainmaster.client.context import ContextFolder, collect
 from trainmaster.client.errors import FileFault
 from trainmaster.client.experiment import Experiment, Trial
+from trainmaster.client.experiment_table import ExperimentTable
 from trainmaster.client.queue_calls import QueueCalls
 from trainmaster.client.resource import PAGE, Json, word
 from trainmaster.client.session_calls import SessionCalls
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 Files = Sequence[Mapping[str, Any]]
 
 
-class Master(SessionCalls, TrialRecords, QueueCalls):
+class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls):
     """A master, used as one user; `trainmaster.client.connect` returns one.
 
     Not thread-safe: use one per thread. Calls that may be repeated are repeated for about two seconds while the master

@@ -77,6 +77,19 @@ class SessionCalls(Resource):
         """
         self._http.request("POST", "/api/v1/auth/logout", body={})
 
+    def page_ticket(self) -> str:
+        """Get a ticket that logs a browser in on the master's web page, once and within a minute.
+
+        Returns:
+            The ticket, for `/ui/sign-in?ticket=`.
+
+        Raises:
+            NotAllowed: This client uses an access token, or runs in a job.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return str(self._http.request("POST", "/api/x1/tickets", body={"purpose": "page"}, retry=False)["ticket"])
+
     def whoami(self) -> wire.User:
         """Get the user of the session.
 

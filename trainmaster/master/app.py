@@ -21,10 +21,12 @@ from trainmaster.master.api import (
     checkpoints,
     cluster,
     commands,
+    conditional,
     docs,
     error_envelope,
     experiment_edits,
     experiment_search,
+    experiment_table,
     experiments,
     files,
     gateway,
@@ -91,7 +93,7 @@ PARTS = (
         checkpoint_files,
         files,
     ),
-    *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
+    *(experiment_search, experiment_table, experiment_edits, experiments, bulk, workspaces, projects),
     *(model_registry, templates, webhooks, policies, updates, pages, proxy, interactive, webui),
 )
 
@@ -137,6 +139,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     app.state.guard = Guard(services.store, services.wakeups)
     error_envelope.install(app)
     app.add_middleware(gateway.Gateway)
+    app.add_middleware(conditional.Conditional)
     app.add_middleware(
         limits.BodyLimit,
         limits=services.settings.limits,

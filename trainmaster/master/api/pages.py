@@ -75,9 +75,10 @@ async def send_form(request: Request, services: UsesServices) -> Response:
 
 class PageSession(Shape):
     """What every page shows. `permissions`: each one that the user holds, with the workspaces for which they do; null
-    for everywhere."""
+    for everywhere. `roles`: whether permissions alone decide; else things belong to their owners."""
 
     user: User | None
+    roles: bool
     permissions: dict[str, list[int] | None]
     cluster_name: str
     version: str
@@ -104,6 +105,7 @@ def session(request: Request, services: UsesServices) -> PageSession:
     return PageSession(
         user=User.of(identity.get_user(services.store, caller.user_id)) if caller else None,
         permissions={one.name: None if where is None else sorted(where) for one, where in held.items()},
+        roles=services.settings.roles,
         cluster_name=services.settings.cluster_name,
         version=services.settings.version,
         message=message.text if message else "",

@@ -118,6 +118,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     # experiments: looking
     f"GET {V1}/experiments": P.VIEW_EXPERIMENT_METADATA,
     f"POST {V1}/experiments-search": P.VIEW_EXPERIMENT_METADATA,
+    f"GET {X1}/experiments/table": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/experiment/labels": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/experiments/metrics-stream/metric-names": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/experiments/{{experiment_id}}": P.VIEW_EXPERIMENT_METADATA,

@@ -163,7 +163,7 @@ def list_page(store: Store, caller: Caller, query: ListQuery, offset: int, limit
     column = SORTS[query.sort_by]
     with store.transaction() as session:
         if query.states:
-            statement = statement.where(_in_states(session, query.states))
+            statement = statement.where(in_states(session, query.states))
         total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
         window = cut(offset, limit, total)
         order = column.desc().nulls_last() if query.descending else column.asc().nulls_last()
@@ -229,7 +229,7 @@ def views_of(session: Session, ids: Sequence[int]) -> list[ExperimentView]:
             .where(Project.id.in_({row.project_id for row in rows}))
         )
     }
-    phases = _phases(session, [row.id for row in rows if row.state == State.ACTIVE])
+    in_phases = phases(session, [row.id for row in rows if row.state == State.ACTIVE])
     views = []
     for row in rows:
         owner, (project, workspace) = owners[row.owner_id], projects[row.project_id]
@@ -242,7 +242,7 @@ def views_of(session: Session, ids: Sequence[int]) -> list[ExperimentView]:
                 workspace.id,
                 workspace.name,
                 (),  # lists do not show them, and a long search has thousands
-                phases.get(row.id, "QUEUED"),
+                in_phases.get(row.id, "QUEUED"),
                 project.user_id,
                 project.archived or workspace.archived,
             )
@@ -260,17 +260,17 @@ _PHASE = {
 }
 
 
-def _in_states(session: Session, wanted: Sequence[str]) -> ColumnElement[bool]:
+def in_states(session: Session, wanted: Sequence[str]) -> ColumnElement[bool]:
     """Condition on experiments in one of these states, or of these phases of ACTIVE ones."""
     chosen: ColumnElement[bool] = Experiment.state.in_(wanted)
     if set(wanted) & set(PHASES):
         active = list(session.scalars(select(Experiment.id).where(Experiment.state == State.ACTIVE.value)))
-        phases = _phases(session, active)
-        chosen |= Experiment.id.in_([key for key in active if phases.get(key, "QUEUED") in wanted])
+        in_phases = phases(session, active)
+        chosen |= Experiment.id.in_([key for key in active if in_phases.get(key, "QUEUED") in wanted])
     return chosen
 
 
-def _phases(session: Session, ids: Sequence[int]) -> dict[int, str]:
+def phases(session: Session, ids: Sequence[int]) -> dict[int, str]:
     if not ids:
         return {}
     query = (

@@ -216,5 +216,5 @@ export const Waiting = component(() => {
         }, 300);
         return () => clearTimeout(timer);
     }, []);
-    return shown.value ? div({ class: "waiting", role: "progressbar", "aria-label": "Loading" }) : null;
+    return shown.value ? div({ class: "loading", role: "progressbar", "aria-label": "Loading" }) : null;
 });

@@ -1,0 +1,119 @@
+"""The pure modules, called in the browser that runs them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.support.master import MasterProcess
+from tests.support.webui.chromium import visiting
+from trainmaster.master.api.webui import FILES
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.experiments import filter_line
+
+pytestmark = pytest.mark.browser
+Call = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def call(browser: Browser, master: MasterProcess) -> Any:
+    """`call("format", "number", 0.5)`: a function of a module of lib/."""
+    with visiting(browser, master.url) as visit:
+        visit.page.goto(f"{master.url}/ui/")
+        files = f"{master.url}/ui/a/{FILES.tree().mark}/app/lib"
+
+        def called(module: str, name: str, *arguments: Any) -> Any:
+            code = "async ([url, name, given]) => (await import(url))[name](...given)"
+            return visit.page.evaluate(code, [f"{files}/{module}.js", name, list(arguments)])
+
+        yield called
+
+
+def test_numbers_are_told_with_four_digits(call: Call) -> None:
+    wanted = {
+        0: "0", 1: "1", 12345: "12\u2009345", 0.5: "0.5000", 0.93121: "0.9312", 123.456: "123.5", -2.5: "−2.500",
+        1.2e-5: "1.200e−5", 3.2e9: "3.200e9", 0.00123456: "0.001235", 99999.7: "100000",
+    }  # fmt: skip
+    assert {value: call("format", "number", value) for value in wanted} == wanted
+    assert [call("format", "number", value) for value in (None, math.nan, math.inf, -math.inf)] == [
+        *("–", "NaN", "∞", "−∞")
+    ]
+
+
+def test_times_and_sizes_are_told_in_two_units(call: Call) -> None:
+    seconds = {5: "5 s", 65: "1 min 5 s", 3600: "1 h", 11520: "3 h 12 min", 200000: "2 d 7 h"}
+    assert {value: call("format", "duration", value) for value in seconds} == seconds
+    ago = {0: "now", 5: "5 s ago", 3700: "1 h ago", 90000: "1 d ago", -120: "in 2 min"}
+    assert {value: call("format", "ago", 1e12 - value * 1000, 1e12) for value in ago} == ago
+    assert call("format", "exact", "2026-07-01T12:00:00Z") == "2026-07-01 14:00:00 UTC+02:00"
+    sizes = {5: "5 B", 1500: "1.5 kB", 123456789: "123 MB"}
+    assert {value: call("format", "bytes", value) for value in sizes} == sizes
+
+
+def test_hidden_characters_are_shown(call: Call) -> None:
+    assert call("format", "visible", "a\u202eb\u0000c\u200d") == "a‹202E›b‹0000›c‹200D›"
+    assert call("format", "visible", "実験 é 🧪") == "実験 é 🧪"
+    assert len(call("format", "visible", "x" * 1_000_000)) == 301
+
+
+LINES = (
+    'state:running,paused user:me val_loss<0.3 "two words" -label:"x y" hp.lr>=1e-4',
+    "a b  c",
+    '"key with space"<3 name:"a:b"',
+    "x!=3 y=2 -z",
+    "a,b label:a,b,c",
+    "日本 label:é",
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_page_and_the_master_read_a_line_alike(call: Call, line: str) -> None:
+    there = [(one.key, one.sign, list(one.values), one.negated) for one in filter_line.terms(line)]
+    here = [(one["key"], one["sign"], one["values"], one["negated"]) for one in call("filter", "terms", line)]
+    assert here == there
+    assert call("filter", "terms", call("filter", "without", line, 0)) == call("filter", "terms", line)[1:]
+
+
+def test_values_are_put_in_and_taken_out(call: Call) -> None:
+    assert call("filter", "withValues", "a state:running b", "state", ["paused", "x y"]) == 'a b state:paused,"x y"'
+    assert call("filter", "withValues", "a state:running -state:error", "state", []) == "a -state:error"
+    assert call("filter", "valuesOf", 'state:a,"b c" state:d -state:e', "state") == ["a", "b c", "d"]
+    for odd in ('"', '""', 'a"b', ":", "<3", "-", "--", 'x:"', "a:b:c", "<<>>"):
+        call("filter", "terms", odd)  # anything that is being typed
+        with suppress(Invalid):
+            filter_line.terms(odd)
+
+
+def test_cells_cannot_be_taken_for_formulas(call: Call) -> None:
+    rows = [[1, "=1+1", None, -3.5], ['say "hi"', "a,b", True, ["x", "y"]]]
+    assert call("files", "csv", ["n", "@t", "c", "d"], rows) == (
+        'n,\'@t,c,d\r\n1,\'=1+1,,-3.5\r\n"say ""hi""","a,b",true,x;y\r\n'
+    )
+    assert json.loads(call("files", "json", ["a"], [[1], [None]])) == [{"a": 1}, {"a": None}]
+    assert call("files", "shellWord", "it's") == """'it'"'"'s'"""
+
+
+def test_series_are_smoothed_and_scales_are_round(call: Call) -> None:
+    assert call("series", "smoothed", [2, None, 2, 2], 0.9) == pytest.approx([2, None, 2, 2])
+    assert call("series", "smoothed", [1, 3], 0) == [1, 3]
+    assert call("series", "ticks", 0, 1, 5) == [0, 0.2, 0.4, 0.6, 0.8, 1]
+    assert call("series", "ticks", -3, 17, 4) == [0, 5, 10, 15]
+    assert call("series", "logTicks", 0.02, 300) == [0.1, 1, 10, 100]
+    assert call("series", "logTicks", 1, 30) == [1, 2, 5, 10, 20]
+    assert call("series", "extent", [[None, 3, 1], []]) == [1, 3]
+
+
+def test_actions_say_what_they_skip(call: Call) -> None:
+    subjects = [
+        {"id": 1, "state": "RUNNING", "archived": False, "mine": True},
+        {"id": 2, "state": "COMPLETED", "archived": False, "mine": True},
+        {"id": 3, "state": "PAUSED", "archived": False, "mine": False},
+    ]
+    found = call("actions", "previewByName", "pause", subjects)
+    assert found == {"ids": [1], "skipped": [["have ended", 1], ["are not yours to change", 1]]}

@@ -1,0 +1,124 @@
+/** Rows of a long table that lies on the master: read in pieces where somebody looks, and again while they look. */
+import { batch, signal } from "../../vendor/signals/signals.js";
+import { get } from "./http.js";
+
+/** @typedef {{ columns: string[], rows: unknown[][], total: number, states: { [name: string]: number } }} Answer */
+/** @typedef {Readonly<Record<string, any>> & { id: number }} Row by the names of the columns */
+
+const PIECE = 200;
+const EXPORTED = 5000; // rows of one call where all are read
+
+/** The rows of one question; another filter or order is another one. */
+export class WindowedRows {
+    /** @param {(offset: number, limit: number) => string} address of the call for some of the rows */
+    constructor(address) {
+        this.address = address;
+        this.total = signal(0);
+        /** How many there are in each state. */
+        this.states = signal(/** @type {Record<string, number>} */ ({}));
+        /** Counts the changes of what is there: who draws rows reads it. */
+        this.version = signal(0);
+        /** Whether other rows than these would come now: they wait until somebody wants them. */
+        this.outdated = signal(false);
+        this.loaded = signal(false);
+        this.failed = signal("");
+        /** @type {Map<number, Row>} */
+        this.rows = new Map();
+        /** @type {Set<number>} */
+        this.asked = new Set();
+    }
+
+    /** @param {number} index */
+    at(index) {
+        return this.rows.get(index);
+    }
+
+    /**
+     * Reads the pieces around these rows that are not there.
+     * @param {number} from
+     * @param {number} to exclusive
+     */
+    want(from, to) {
+        const last = Math.floor(Math.max(from, Math.min(to, this.total.value) - 1) / PIECE);
+        for (let piece = Math.floor(from / PIECE); piece <= last; piece += 1) {
+            if (!this.asked.has(piece)) void this.read(piece);
+        }
+    }
+
+    /** @param {number} piece */
+    async read(piece) {
+        this.asked.add(piece);
+        try {
+            const answer = await this.ask(piece * PIECE, PIECE);
+            batch(() => {
+                const found = objects(answer);
+                for (const [at, row] of found.entries()) this.rows.set(piece * PIECE + at, row);
+                this.total.value = answer.total;
+                this.states.value = answer.states;
+                this.loaded.value = true;
+                this.failed.value = "";
+                this.version.value += 1;
+            });
+        } catch (error) {
+            this.asked.delete(piece);
+            this.failed.value = error instanceof Error ? error.message : String(error);
+        }
+    }
+
+    /**
+     * @param {number} offset
+     * @param {number} limit
+     * @returns {Promise<Answer>}
+     */
+    ask(offset, limit) {
+        return get(this.address(offset, limit));
+    }
+
+    /**
+     * Reads the visible piece again: values change where they are, and other rows wait.
+     * @param {number} from
+     */
+    async refresh(from) {
+        const piece = Math.floor(from / PIECE);
+        if (!this.loaded.value) {
+            if (this.failed.value) await this.read(piece);
+            return;
+        }
+        let answer;
+        try {
+            answer = await this.ask(piece * PIECE, PIECE);
+        } catch {
+            return; // the shell says when the master is away
+        }
+        batch(() => {
+            const places = new Map([...this.rows].map(([at, row]) => [row.id, at]));
+            let same = answer.total === this.total.value;
+            for (const [at, row] of objects(answer).entries()) {
+                const place = places.get(row.id);
+                if (place !== undefined) this.rows.set(place, row);
+                same &&= place === piece * PIECE + at;
+            }
+            this.states.value = answer.states;
+            this.outdated.value = !same;
+            this.version.value += 1;
+        });
+    }
+
+    /** All rows, for a file or for marks. */
+    async all() {
+        /** @type {Row[]} */
+        const found = [];
+        for (;;) {
+            const answer = await this.ask(found.length, EXPORTED);
+            found.push(...objects(answer));
+            if (answer.rows.length === 0 || found.length >= answer.total) return found;
+        }
+    }
+}
+
+/** @param {Answer} answer */
+function objects(answer) {
+    return answer.rows.map(
+        row => /** @type {Row} */ (Object.fromEntries(answer.columns.map((name, at) => [name, row[at]]))),
+    );
+}

@@ -1,0 +1,385 @@
+/**
+ * A chart of lines over uPlot, which is loaded when the first one is shown: logarithmic scale, smoothing, a cursor that
+ * charts share, files for a paper (PNG, SVG, CSV), and its values as a table for who cannot see it.
+ */
+import { useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
+import { signal, useSignal } from "../../vendor/signals/signals.js";
+import { number, visible } from "../lib/format.js";
+import { positive, smoothed } from "../lib/series.js";
+import { csvOf, svgOf } from "../lib/svg.js";
+import { Menu, toastError } from "./overlay.js";
+import { save } from "./save.js";
+import { fixedRows, Table } from "./table.js";
+import { component, tags } from "./tags.js";
+
+/** @import { ChartData } from "../lib/series.js" */
+/** @typedef {import("../../vendor/uplot/uPlot.js")} Plot */
+/** @typedef {import("../../vendor/uplot/uPlot.js").Options} Options */
+
+const { button, div, figcaption, figure, input, label, li, span, ul } = tags;
+
+const COLOURS = 8;
+const LEGEND = 12; // series that a legend can name; beyond, the nearest line is named
+
+/** @type {Promise<typeof import("../../vendor/uplot/uPlot.js")> | null} */
+let library = null;
+
+function loadLibrary() {
+    library ??= (async () => {
+        const link = document.createElement("link");
+        link.rel = "stylesheet";
+        link.href = new URL("../../vendor/uplot/uPlot.css", import.meta.url).href;
+        document.head.append(link);
+        /** @type {any} its types are of a CommonJS module */
+        const module = await import("../../vendor/uplot/uPlot.js");
+        return module.default;
+    })();
+    return library;
+}
+
+/** Counts changes of the theme: canvases are drawn again. */
+const themes = signal(0);
+const changed = () => {
+    themes.value += 1;
+};
+addEventListener("themechange", changed);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+
+/**
+ * @typedef {object} ChartProperties
+ * @property {ChartData} data
+ * @property {number} [height] pixels
+ * @property {string} [cursor] charts with the same word share their cursor
+ * @property {boolean} [log] whether it begins with a logarithmic scale
+ */
+export const Chart = component((/** @type {ChartProperties} */ { data, height = 260, cursor, log = false }) => {
+    const logarithmic = useSignal(log);
+    const weight = useSignal(0);
+    const asTable = useSignal(false);
+    const at = useSignal(/** @type {number | null} */ (null));
+    const nearest = useSignal(/** @type {number | null} */ (null));
+    const shown = useMemo(
+        () => ({ ...data, series: data.series.map(one => ({ ...one, y: smoothed(one.y, weight.value) })) }),
+        [data, weight.value],
+    );
+    return figure(
+        { class: "chart" },
+        figcaption(
+            null,
+            span({ class: "chart-title" }, visible(data.label, 120)),
+            label(
+                { class: "chart-tool" },
+                "Smooth",
+                input({
+                    type: "range",
+                    min: 0,
+                    max: 0.99,
+                    step: 0.01,
+                    value: weight.value,
+                    onInput: event => {
+                        weight.value = Number(event.currentTarget.value);
+                    },
+                }),
+            ),
+            button(
+                {
+                    type: "button",
+                    class: "plain",
+                    "aria-pressed": logarithmic.value,
+                    onClick: () => {
+                        logarithmic.value = !logarithmic.value;
+                    },
+                },
+                "log",
+            ),
+            button(
+                {
+                    type: "button",
+                    class: "plain",
+                    "aria-pressed": asTable.value,
+                    onClick: () => {
+                        asTable.value = !asTable.value;
+                    },
+                },
+                "Table",
+            ),
+            Menu({
+                label: `Save ${visible(data.label, 60)}`,
+                class: "plain",
+                text: "Save",
+                items: () => saveItems(shown, logarithmic.value),
+            }),
+        ),
+        asTable.value
+            ? Values({ data: shown })
+            : Canvas({ data: shown, height, cursor, log: logarithmic.value, at, nearest }),
+        asTable.value ? null : Legend({ data: shown, at, nearest }),
+    );
+});
+
+/** @import { Signal } from "../../vendor/signals/signals.js" */
+const Canvas = component(
+    (
+        /** @type {{ data: ChartData, height: number, cursor?: string, log: boolean, at: Signal<number | null>, nearest: Signal<number | null> }} */ {
+            data,
+            height,
+            cursor,
+            log,
+            at,
+            nearest,
+        },
+    ) => {
+        const host = useRef(/** @type {HTMLDivElement | null} */ (null));
+        const plot = useRef(/** @type {Plot | null} */ (null));
+        const theme = themes.value;
+        const kinds = data.series.map(one => `${one.name} ${one.faded} ${one.bold}`).join("\n");
+        const values = useMemo(
+            () =>
+                /** @type {import("../../vendor/uplot/uPlot.js").AlignedData} */ ([
+                    data.x,
+                    ...data.series.map(one => (log ? positive(one.y) : one.y)),
+                ]),
+            [data, log],
+        );
+        const latest = useRef(values);
+        latest.current = values;
+        useEffect(() => {
+            let gone = false;
+            const element = host.current;
+            if (!element) return undefined;
+            const watcher = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height }));
+            loadLibrary().then(Library => {
+                if (gone) return;
+                plot.current = new Library(
+                    options(element, data, height, log, cursor, at, nearest),
+                    latest.current,
+                    element,
+                );
+                watcher.observe(element);
+            }, toastError);
+            return () => {
+                gone = true;
+                watcher.disconnect();
+                plot.current?.destroy();
+                plot.current = null;
+            };
+        }, [kinds, log, theme, height, cursor, data.xTitle, data.yTitle]);
+        useEffect(() => plot.current?.setData(values), [values]);
+        const words = `${data.label}: ${data.series.length} lines over ${data.xTitle}. Its values are behind "Table".`;
+        return div({
+            class: "chart-canvas",
+            ref: host,
+            role: "img",
+            "aria-label": words,
+            style: { height: `${height}px` },
+        });
+    },
+);
+
+/**
+ * @param {HTMLElement} element
+ * @param {ChartData} data
+ * @param {number} height
+ * @param {boolean} log
+ * @param {string | undefined} cursor
+ * @param {Signal<number | null>} at
+ * @param {Signal<number | null>} nearest
+ * @returns {Options}
+ */
+function options(element, data, height, log, cursor, at, nearest) {
+    const colour = colours(element);
+    const axis = {
+        stroke: colour("--muted"),
+        grid: { stroke: colour("--line"), width: 1 },
+        ticks: { stroke: colour("--line"), width: 1 },
+        font: "12px system-ui, DejaVu Sans, sans-serif",
+    };
+    const several = data.series.length > 1;
+    return {
+        width: element.clientWidth,
+        height,
+        scales: { x: { time: false }, y: log ? { distr: 3 } : {} },
+        legend: { show: false },
+        cursor: {
+            sync: cursor ? { key: cursor } : undefined,
+            focus: { prox: several ? 24 : -1 },
+            points: { size: 6 },
+        },
+        focus: { alpha: data.series.length > LEGEND ? 0.35 : 0.6 },
+        axes: [
+            {
+                ...axis,
+                label: data.xTitle,
+                labelSize: 20,
+                labelFont: axis.font,
+                size: 34,
+                values: (_, marks) => marks.map(one => number(one)),
+            },
+            {
+                ...axis,
+                label: data.yTitle,
+                labelSize: 20,
+                labelFont: axis.font,
+                size: 62,
+                values: (_, marks) => marks.map(one => (one === null ? "" : number(one))),
+            },
+        ],
+        series: [
+            {},
+            ...data.series.map((one, place) => ({
+                label: one.name,
+                stroke: one.faded ? colour("--line") : colour(`--series-${(place % COLOURS) + 1}`),
+                width: one.bold ? 2.5 : one.faded ? 1 : 1.5,
+                spanGaps: true,
+                points: { show: false },
+            })),
+        ],
+        hooks: {
+            setCursor: [
+                plot => {
+                    at.value = plot.cursor.idx ?? null;
+                },
+            ],
+            setSeries: [
+                (_, place) => {
+                    nearest.value = place === null ? null : place - 1;
+                },
+            ],
+        },
+    };
+}
+
+/**
+ * Colours as a canvas understands them; in the style they are for two themes.
+ * @param {HTMLElement} element
+ * @returns {(name: string) => string}
+ */
+function colours(element) {
+    return name => {
+        const before = element.style.color;
+        element.style.color = `var(${name})`;
+        const found = getComputedStyle(element).color;
+        element.style.color = before;
+        return found;
+    };
+}
+
+const Legend = component(
+    (
+        /** @type {{ data: ChartData, at: Signal<number | null>, nearest: Signal<number | null> }} */ {
+            data,
+            at,
+            nearest,
+        },
+    ) => {
+        const index = at.value;
+        const x = index === null ? undefined : data.x[index];
+        const one = data.series[nearest.value ?? -1];
+        const many = data.series.length > LEGEND;
+        /** @param {{ y: (number | null)[] }} series */
+        const value = series => (index === null ? "" : number(series.y[index] ?? null));
+        return ul(
+            { class: "legend", "aria-hidden": "true" },
+            li(
+                { key: "x" },
+                span({ class: "muted" }, `${visible(data.xTitle, 30)} `),
+                x === undefined ? "–" : number(x),
+            ),
+            many
+                ? li(
+                      { key: "one" },
+                      one
+                          ? `${visible(one.name, 60)} ${value(one)}`
+                          : span({ class: "muted" }, `${data.series.length} lines`),
+                  )
+                : data.series.map((series, place) =>
+                      li(
+                          { key: series.name },
+                          span({ class: `swatch series-${(place % COLOURS) + 1}` }),
+                          visible(series.name, 40),
+                          " ",
+                          span({ class: "legend-value" }, value(series)),
+                      ),
+                  ),
+        );
+    },
+);
+
+/** The values in rows: what the canvas shows to those who see it. */
+const Values = component((/** @type {{ data: ChartData }} */ { data }) => {
+    const rows = useMemo(() => fixedRows(signal(data.x.map((x, at) => ({ at, x })))), [data]);
+    const columns = useMemo(
+        () => [
+            {
+                key: "x",
+                title: visible(data.xTitle, 40),
+                width: 110,
+                unsorted: true,
+                cell: (/** @type {{ x: number }} */ row) => number(row.x),
+            },
+            ...data.series.map((one, place) => ({
+                key: `${place}`,
+                title: visible(one.name, 40),
+                width: 110,
+                align: /** @type {const} */ ("right"),
+                unsorted: true,
+                cell: (/** @type {{ at: number }} */ row) => number(one.y[row.at] ?? null),
+            })),
+        ],
+        [data],
+    );
+    return div(
+        { class: "chart-table" },
+        Table({ label: data.label, columns, rows, rowKey: (/** @type {{ at: number }} */ row) => row.at }),
+    );
+});
+
+/**
+ * @param {ChartData} data
+ * @param {boolean} log
+ */
+function saveItems(data, log) {
+    const name = data.label.replace(/[^\w.-]+/g, "-").slice(0, 60) || "chart";
+    const whole = { ...data, source: `${data.source ?? data.label} ${location.href}` };
+    return [
+        { text: "PNG", hint: "twice the size", action: () => savePicture(whole, log, name).catch(toastError) },
+        {
+            text: "SVG, one column",
+            hint: "85 mm",
+            action: () => save(`${name}.svg`, svgOf(whole, { millimetres: 85, log }), "image/svg+xml"),
+        },
+        {
+            text: "SVG, two columns",
+            hint: "170 mm",
+            action: () => save(`${name}.svg`, svgOf(whole, { millimetres: 170, log }), "image/svg+xml"),
+        },
+        { text: "CSV", hint: "its values", action: () => save(`${name}.csv`, csvOf(data), "text/csv") },
+    ];
+}
+
+/**
+ * The vector graphic as pixels, on white.
+ * @param {ChartData} data
+ * @param {boolean} log
+ * @param {string} name
+ */
+async function savePicture(data, log, name) {
+    const address = URL.createObjectURL(new Blob([svgOf(data, { millimetres: 170, log })], { type: "image/svg+xml" }));
+    try {
+        const image = new Image();
+        image.src = address;
+        await image.decode();
+        const canvas = document.createElement("canvas");
+        canvas.width = image.naturalWidth * 2;
+        canvas.height = image.naturalHeight * 2;
+        const pen = canvas.getContext("2d");
+        if (!pen) throw new Error("This browser draws no picture.");
+        pen.fillStyle = "#fff";
+        pen.fillRect(0, 0, canvas.width, canvas.height);
+        pen.drawImage(image, 0, 0, canvas.width, canvas.height);
+        const blob = await new Promise(done => canvas.toBlob(done, "image/png"));
+        save(`${name}.png`, blob, "image/png");
+    } finally {
+        URL.revokeObjectURL(address);
+    }
+}
