@@ -67,7 +67,9 @@ ONE_OF_A_KIND = {
     "ssh_server": ("slurm",),  # the homes of the cluster's people
 }
 # So that both processes end at about the same time. The rest is short.
-LONGEST_FIRST = ("slurm", "pbs", "docker", "e2e", "docs", "chaos", "preemption", "cli", "contract", "api", "launchers")
+LONGEST_FIRST = (
+    *("slurm", "pbs", "docker", "e2e", "docs", "chaos", "preemption", "cli", "contract", "api", "launchers", "webui"),
+)
 
 
 # The quick ring: what needs no scheduler, no container and no root. `scripts/test quick` runs it. The queue of the

@@ -2,6 +2,7 @@
 set -euo pipefail
 wanted=(slurm-wlm munge slurmdbd mariadb-server debootstrap squashfs-tools squashfuse fuse2fs fuse-overlayfs uidmap fakeroot patchelf sudo openssh-server
     python3-venv postgresql docker.io docker-registry iproute2 tini git curl g++ make python3-dev
+    chromium fonts-dejavu-core
     debian-archive-keyring ca-certificates)
 missing=()
 for package in "${wanted[@]}"; do

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +20,10 @@ from tests.support.webui.filled import fill
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
+ROOT = Path(__file__).parent.parent.parent
+LOCK = ROOT / "scripts/webui/vendor.lock"
+USUAL_CACHE = Path("/var/cache/trainmaster") if os.getuid() == 0 else Path.home() / ".cache/trainmaster"
+CACHE = Path(os.environ.get("TRAINMASTER_CACHE") or USUAL_CACHE)
 QUIET = """
 cluster_name: kestrel
 resource_manager: {type: local, slots: 1, poll_interval: 5}
@@ -62,6 +69,17 @@ def visitor(visit: Callable[..., Visit], master: MasterProcess) -> Visit:
     found = visit(master.url)
     found.sign_in("determined", master.password)
     return found
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The program that checks a page's accessibility; it is fetched once."""
+    file = CACHE / "webui-tests" / hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12] / "axe.js"
+    if not file.exists():
+        if shutil.which("npm") is None:
+            pytest.skip("axe-core is fetched with npm, which is not here.")
+        subprocess.run([ROOT / "scripts/vendor", "--tests", file.parent], check=True, capture_output=True)
+    return file.read_text()
 
 
 @pytest.fixture(scope="session")

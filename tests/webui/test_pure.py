@@ -46,6 +46,11 @@ def test_numbers_are_told_with_four_digits(call: Call) -> None:
     ]
 
 
+def test_marks_of_an_axis_have_no_more_digits_than_they_need(call: Call) -> None:
+    wanted = {0: "0", 0.2: "0.2", -1.25: "−1.25", 20000: "20\u2009000", 1e-5: "1e−5", 2.5e7: "2.5e7"}
+    assert {value: call("format", "tick", value) for value in wanted} == wanted
+
+
 def test_times_and_sizes_are_told_in_two_units(call: Call) -> None:
     seconds = {5: "5 s", 65: "1 min 5 s", 3600: "1 h", 11520: "3 h 12 min", 200000: "2 d 7 h"}
     assert {value: call("format", "duration", value) for value in seconds} == seconds

@@ -106,3 +106,11 @@ def picture(page: Page, folder: Path, name: str, themes: Sequence[str] = ("light
         page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
         page.screenshot(path=folder / f"{name}-{theme}.png")
     page.emulate_media(color_scheme="light")
+
+
+def violations(page: Page, axe: str) -> list[str]:
+    """What axe finds of WCAG 2.2 AA, as `rule: element`."""
+    page.evaluate(axe)
+    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+    found = page.evaluate("rules => axe.run(document, { runOnly: { type: 'tag', values: rules } })", rules)
+    return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]

@@ -1,6 +1,6 @@
 /** Rows of a long table that lies on the master: read in pieces where somebody looks, and again while they look. */
 import { batch, signal } from "../../vendor/signals/signals.js";
-import { get } from "./http.js";
+import { ApiError, get } from "./http.js";
 
 /** @typedef {{ columns: string[], rows: unknown[][], total: number, states: { [name: string]: number } }} Answer */
 /** @typedef {Readonly<Record<string, any>> & { id: number }} Row by the names of the columns */
@@ -22,6 +22,8 @@ export class WindowedRows {
         this.outdated = signal(false);
         this.loaded = signal(false);
         this.failed = signal("");
+        /** Whether the question itself was refused, as a filter that cannot be read. */
+        this.refused = signal(false);
         /** @type {Map<number, Row>} */
         this.rows = new Map();
         /** @type {Set<number>} */
@@ -57,11 +59,15 @@ export class WindowedRows {
                 this.states.value = answer.states;
                 this.loaded.value = true;
                 this.failed.value = "";
+                this.refused.value = false;
                 this.version.value += 1;
             });
         } catch (error) {
             this.asked.delete(piece);
-            this.failed.value = error instanceof Error ? error.message : String(error);
+            batch(() => {
+                this.failed.value = error instanceof Error ? error.message : String(error);
+                this.refused.value = error instanceof ApiError && error.status === 400;
+            });
         }
     }
 

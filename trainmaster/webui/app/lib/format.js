@@ -18,6 +18,18 @@ export function number(value) {
 }
 
 /**
+ * A number at an axis: as few digits as it has.
+ * @param {number} value
+ */
+export function tick(value) {
+    const size = Math.abs(value);
+    if (value !== 0 && (size < 1e-3 || size >= 1e6)) {
+        return value.toExponential().replace("e+", "e").replaceAll("-", "−");
+    }
+    return Number.isInteger(value) ? count(value) : String(value).replace("-", "−");
+}
+
+/**
  * A count with thin spaces between thousands.
  * @param {number | null | undefined} value
  */

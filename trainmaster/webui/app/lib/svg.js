@@ -1,6 +1,6 @@
 /** A chart as a vector graphic for paper: 85 or 170 mm wide, type of 8 pt, its data inside the file. */
 import { csv } from "./files.js";
-import { number } from "./format.js";
+import { tick } from "./format.js";
 import { extent, logTicks, positive, ticks } from "./series.js";
 
 /** @import { ChartData, Values } from "./series.js" */
@@ -35,12 +35,12 @@ export function svgOf(data, { millimetres, log = false }) {
     for (const value of log ? logTicks(low, high) : ticks(low, high, 6)) {
         const at = y(value).toFixed(2);
         parts.push(`<path d="M${box.left} ${at}H${box.right.toFixed(2)}" stroke="#ddd" stroke-width=".5"/>`);
-        parts.push(text(number(value), box.left - 4, Number(at) + TYPE * 0.35, "end"));
+        parts.push(text(tick(value), box.left - 4, Number(at) + TYPE * 0.35, "end"));
     }
     for (const value of ticks(across[0], across[1], width > 300 ? 8 : 4)) {
         const at = x(value);
         parts.push(`<path d="M${at.toFixed(2)} ${box.bottom.toFixed(2)}v3" stroke="#000" stroke-width=".5"/>`);
-        parts.push(text(number(value), at, box.bottom + TYPE + 4, "middle"));
+        parts.push(text(tick(value), at, box.bottom + TYPE + 4, "middle"));
     }
     parts.push(
         `<path d="M${box.left} ${box.top}V${box.bottom.toFixed(2)}H${box.right.toFixed(2)}" fill="none" stroke="#000" stroke-width=".5"/>`,

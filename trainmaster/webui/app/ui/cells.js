@@ -48,6 +48,6 @@ export const Value = component((/** @type {{ value: unknown }} */ { value }) => 
 export const Labels = component((/** @type {{ labels: string[] }} */ { labels }) =>
     span(
         { class: "labels", title: labels.map(one => visible(one)).join(", ") },
-        labels.map(one => span({ key: one, class: "label" }, visible(one, 40))),
+        labels.map(one => [span({ key: one, class: "label" }, visible(one, 40)), " "]),
     ),
 );

@@ -4,7 +4,7 @@
  */
 import { useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
-import { number, visible } from "../lib/format.js";
+import { number, tick, visible } from "../lib/format.js";
 import { positive, smoothed } from "../lib/series.js";
 import { csvOf, svgOf } from "../lib/svg.js";
 import { Menu, toastError } from "./overlay.js";
@@ -203,7 +203,7 @@ function options(element, data, height, log, cursor, at, nearest) {
         cursor: {
             sync: cursor ? { key: cursor } : undefined,
             focus: { prox: several ? 24 : -1 },
-            points: { size: 6 },
+            points: data.series.length > LEGEND ? { show: false } : { size: 6 },
         },
         focus: { alpha: data.series.length > LEGEND ? 0.35 : 0.6 },
         axes: [
@@ -213,7 +213,7 @@ function options(element, data, height, log, cursor, at, nearest) {
                 labelSize: 20,
                 labelFont: axis.font,
                 size: 34,
-                values: (_, marks) => marks.map(one => number(one)),
+                values: (_, marks) => marks.map(one => tick(one)),
             },
             {
                 ...axis,
@@ -221,14 +221,14 @@ function options(element, data, height, log, cursor, at, nearest) {
                 labelSize: 20,
                 labelFont: axis.font,
                 size: 62,
-                values: (_, marks) => marks.map(one => (one === null ? "" : number(one))),
+                values: (_, marks) => marks.map(one => (one === null ? "" : tick(one))),
             },
         ],
         series: [
             {},
             ...data.series.map((one, place) => ({
                 label: one.name,
-                stroke: one.faded ? colour("--line") : colour(`--series-${(place % COLOURS) + 1}`),
+                stroke: one.faded ? colour("--faded") : colour(`--series-${(place % COLOURS) + 1}`),
                 width: one.bold ? 2.5 : one.faded ? 1 : 1.5,
                 spanGaps: true,
                 points: { show: false },
@@ -295,7 +295,7 @@ const Legend = component(
                 : data.series.map((series, place) =>
                       li(
                           { key: series.name },
-                          span({ class: `swatch series-${(place % COLOURS) + 1}` }),
+                          span({ class: series.faded ? "swatch faded" : `swatch series-${(place % COLOURS) + 1}` }),
                           visible(series.name, 40),
                           " ",
                           span({ class: "legend-value" }, value(series)),

@@ -7,6 +7,7 @@ import { isTyping } from "./shell.js";
 import { component, tags } from "./tags.js";
 
 /** @import { Content } from "../../types/tags.d.ts" */
+/** @import { Term } from "../lib/filter.js" */
 
 const { button, div, input, span } = tags;
 
@@ -19,7 +20,7 @@ const PAUSE = 350; // ms of no typing after which it is applied
  * @property {string} label
  * @property {string} placeholder
  * @property {string} said what the master says of the line, if it cannot be read
- * @property {(key: string) => boolean} [hides] terms that have a switch of their own, and so no chip
+ * @property {(term: Term) => boolean} [hides] terms that have a switch of their own, and so no chip
  * @property {Content} [children] before the chips
  */
 export const FilterLine = component((/** @type {FilterLineProperties} */ properties) => {
@@ -61,7 +62,7 @@ export const FilterLine = component((/** @type {FilterLineProperties} */ propert
     };
     const chips = terms(line)
         .map((term, at) => ({ term, at }))
-        .filter(({ term }) => !hides?.(term.key));
+        .filter(({ term }) => !hides?.(term));
     return div(
         { class: "filter" },
         input({

@@ -62,8 +62,9 @@ async function experiments(text) {
     const words = new URLSearchParams({ filter, limit: "8", columns: "name,state" });
     /** @type {import("../../types/api.d.ts").ExperimentTable} */
     const answer = await get(`api/x1/experiments/table?${words}`);
+    const name = answer.columns.indexOf("name");
     return answer.rows.map(row => ({
-        text: visible(String(row[1]), 80),
+        text: visible(String(row[name]), 80),
         hint: `experiment ${row[0]}`,
         to: `experiments/${row[0]}`,
     }));

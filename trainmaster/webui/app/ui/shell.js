@@ -77,7 +77,12 @@ const Top = component(() => {
             : null,
         Menu({ label: "Theme", class: "plain", text: "◐", items: themes }),
         known?.user
-            ? Menu({ label: "Account", class: "plain", text: visible(known.user.username, 24), items: account })
+            ? Menu({
+                  label: `Account: ${visible(known.user.username, 24)}`,
+                  class: "plain",
+                  text: visible(known.user.username, 24),
+                  items: account,
+              })
             : null,
     );
 });
@@ -102,7 +107,7 @@ const Banners = component(() => {
     const since = awaySince.value;
     const said = [];
     if (since !== null) {
-        const when = ago(since, clock.value).replace(" ago", "");
+        const when = since > clock.value ? "now" : ago(since, clock.value).replace(" ago", "");
         said.push(
             div(
                 { class: "banner failed", role: "alert" },

@@ -50,7 +50,7 @@ export const SignInForm = component((/** @type {{ onDone?: () => void }} */ { on
                 autocomplete: "username",
                 required: true,
                 autofocus: true,
-                value: session.value?.user?.username ?? "",
+                defaultValue: session.value?.user?.username ?? "",
             }),
         ),
         label(null, "Password", input({ name: "password", type: "password", autocomplete: "current-password" })),

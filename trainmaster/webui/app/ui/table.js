@@ -203,11 +203,14 @@ const Grid = component((/** @type {TableProperties<any>} */ properties) => {
             }),
         );
     }
+    // Narrower than this, it scrolls sideways.
+    const least = columns.reduce((sum, one) => sum + one.width, marks ? MARKS : 0);
     return div(
         { class: "table", ref: scroller, onScroll: look },
         table(
             {
                 role: "grid",
+                style: { minWidth: `${least}px` },
                 "aria-label": label,
                 "aria-rowcount": total + 1,
                 "aria-multiselectable": marks ? true : undefined,
