@@ -88,7 +88,7 @@ _KNOWN_STATES = frozenset((*(one.value for one in State), *experiments.PHASES))
 
 
 @dataclass(frozen=True)
-class ExperimentTable:
+class TableView:
     """`rows`: values in the order of `columns`, times in seconds since 1970. `states`: how many there are in each, were
     the filter without its conditions on states."""
 
@@ -100,7 +100,7 @@ class ExperimentTable:
 
 def table(
     store: Store, caller: Caller, line: str, sort: str, columns: Sequence[str], offset: int, limit: int
-) -> ExperimentTable:
+) -> TableView:
     """The rows from `offset` on, at most `limit`. `sort`: columns with commas, a minus before a falling one. Raises
     Invalid."""
     wanted = list(dict.fromkeys((*BASE, *(columns or USUAL))))
@@ -126,7 +126,7 @@ def table(
         active = [row[0] for row in found if row[1] == State.ACTIVE]
         phases = experiments.phases(session, active)
     rows = [_row(row, phases) for row in found]
-    return ExperimentTable(wanted, rows, total, states)
+    return TableView(wanted, rows, total, states)
 
 
 def _joined(statement: Select[*Columns]) -> Select[*Columns]:
