@@ -239,17 +239,21 @@ class Player:
         head = {"Authorization": f"Bearer {job.token}"}
         request = post(f"/api/x1/allocations/{job.allocation_id}/reports", head, body.encode())
 
-        def hear(body: bytes, took: float) -> None:
-            assert json.loads(body)["acked"] == job.sent
-            self.reports.append(took * 1000)
+        def leave() -> None:
             if not self._kept and job.report is not None:
                 job.report.close()
                 job.report = None
+
+        def hear(body: bytes, took: float) -> None:
+            assert json.loads(body)["acked"] == job.sent
+            self.reports.append(took * 1000)
+            leave()
             self._at(time.monotonic() + REPORT_EVERY - took, lambda: self._report(job))
 
         def put_off(seconds: float) -> None:
             self.put_off += 1
             job.sent -= 1
+            leave()
             self._at(time.monotonic() + seconds * (1 + random.random() / 4), lambda: self._report(job))
 
         job.report.ask(request, hear, put_off)
