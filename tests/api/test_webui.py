@@ -220,13 +220,13 @@ def test_an_answer_that_has_not_changed_is_not_sent_again(user: Api, experiment:
     assert first.headers["cache-control"] == "private, no-cache"
     assert gzip.decompress(first.content).startswith(b'{"experiments"')
     mark = first.headers["etag"]
-    plain = user.get("/api/v1/master")
+    plain = user.call("GET", "/api/v1/master", headers={"Accept-Encoding": "gzip"})
     assert "content-encoding" not in plain.headers
+    assert "etag" not in user.get("/api/v1/master").headers  # whoever decodes nothing keeps nothing
     again = user.call("GET", "/api/v1/master", headers={"If-None-Match": f'"x", {plain.headers["etag"]}'})
     assert (again.status, again.content, again.headers["etag"]) == (304, b"", plain.headers["etag"])
     assert user.call("GET", "/api/v1/experiments", headers={"If-None-Match": f"{mark}x"}).status == 200
-    stored = user.post("/api/v1/experiments-search", {}).headers
-    assert (stored["cache-control"], "etag" in stored) == ("no-store", False)
+    assert "etag" not in user.post("/api/v1/experiments-search", {}).headers
     # A job's polls and a followed log pass as they come.
     poll = job.api.call("GET", f"/api/v1/allocations/{job.allocation_id}/signals/preemption", headers=headers)
     logs = user.call("GET", f"/api/v1/trials/{job.trial_id}/logs", headers=headers)

@@ -30,8 +30,10 @@ resource_manager: {type: local, slots: 1, poll_interval: 5}
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """One for all tests of this folder. Not for longer: Playwright's event loop runs as long as it does, and others'
+    tests could start none."""
     if FOUND is None:
         pytest.skip("There is no Chromium (Debian: apt install chromium).")
     with chromium() as found:

@@ -11,15 +11,16 @@ from playwright.sync_api import expect
 
 from tests.support.master import MasterProcess
 from tests.support.webui.chromium import Visit, picture, violations
-from tests.support.webui.prefix import stripping
+from tests.support.webui.prefix import KEPT, STRIPPED, behind
 
 pytestmark = pytest.mark.browser
 
 
-def test_the_page_works_under_a_prefix_that_a_proxy_strips(
-    visit: Callable[..., Visit], master: MasterProcess, pictures: Path
+@pytest.mark.parametrize("prefix", [STRIPPED, KEPT])
+def test_the_page_works_under_the_prefix_of_a_portal(
+    visit: Callable[..., Visit], master: MasterProcess, pictures: Path, prefix: str
 ) -> None:
-    with stripping(master.url) as url:
+    with behind(master.url, prefix) as url:
         found = visit(url)
         page = found.page
         page.goto(f"{url}/")
@@ -31,7 +32,7 @@ def test_the_page_works_under_a_prefix_that_a_proxy_strips(
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", name="Home")).to_be_visible()
         cookies = {one["name"]: one for one in found.context.cookies()}
-        assert cookies["auth"]["path"] == "/rnode/n1/8080"
+        assert cookies["auth"]["path"] == prefix
         assert (cookies["auth"]["httpOnly"], cookies["auth"]["sameSite"]) == (True, "Strict")
         page.reload()
         expect(page.get_by_role("heading", name="Home")).to_be_visible()

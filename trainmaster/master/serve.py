@@ -27,7 +27,7 @@ from trainmaster.master.api.arrivals import Arrivals, FairListener
 from trainmaster.master.api.connections import Connections, raise_descriptors
 from trainmaster.master.api.dependencies import Services
 from trainmaster.master.api.error_envelope import steady
-from trainmaster.master.api.origins import Apart, Forwarded
+from trainmaster.master.api.origins import Apart, Forwarded, Portal
 from trainmaster.master.api.security_headers import Answers
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
@@ -104,7 +104,7 @@ def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterC
 def _application(config: MasterConfig, engine: Engine, services: Services) -> ASGIApp:
     """Builds the ASGI applications that a request passes through, the outermost last."""
     app = make_app(engine, services)
-    entry: ASGIApp = Answers(app, app.state.guard)
+    entry: ASGIApp = Portal(Answers(app, app.state.guard))
     if config.services_url is not None:
         entry = Apart(entry, config.services_url, config.services_listener)
     return Forwarded(entry, networks(config.trusted_proxies)) if config.trusted_proxies else entry

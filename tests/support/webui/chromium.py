@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
 FOUND = shutil.which("chromium") or shutil.which("google-chrome")
 ARGUMENTS = ("--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none")
-TIMEOUT = 15_000  # ms; on a busy machine
+TIMEOUT = 20_000  # ms; on a busy machine
+expect.set_options(timeout=TIMEOUT)
 PICTURES = "TRAINMASTER_PICTURES"  # names a folder that pictures of the pages are written to
 
 

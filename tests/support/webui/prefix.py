@@ -1,5 +1,5 @@
-"""A reverse proxy that strips a prefix, as portals do: `/rnode/n1/8080/ui/` here is `/ui/` at the master. It passes
-`Host` on as the node's name and can refuse WebSockets by not passing their upgrade."""
+"""A reverse proxy under a prefix, as Open OnDemand's two: `/rnode/n1/8080/ui/` here is `/ui/` at the master, and
+`/node/n1/8080/ui/` stays what it is. It passes the node's name as `Host`, and no WebSocket."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-PREFIX = "/rnode/n1/8080"
+STRIPPED, KEPT = "/rnode/n1/8080", "/node/n1/8080"
 _HOP_BY_HOP = frozenset(("connection", "keep-alive", "transfer-encoding", "upgrade", "host"))
 
 
 @contextmanager
-def stripping(url: str, prefix: str = PREFIX) -> Iterator[str]:
+def behind(url: str, prefix: str) -> Iterator[str]:
     """The address of the master at `url` behind the proxy, without a slash at its end."""
     target = urlsplit(url)
     assert target.hostname
@@ -32,7 +32,7 @@ def stripping(url: str, prefix: str = PREFIX) -> Iterator[str]:
             sent = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
             connection = http.client.HTTPConnection(target.hostname, target.port, timeout=60)
             try:
-                connection.request(self.command, self.path.removeprefix(prefix), body, {**sent, "Host": "n1:8080"})
+                connection.request(self.command, self.path.removeprefix(STRIPPED), body, {**sent, "Host": "n1:8080"})
                 answer = connection.getresponse()
                 content = answer.read()
                 self.send_response(answer.status)

@@ -1,7 +1,8 @@
 """Answers GETs of the API with an `ETag`, with 304 where the client has that answer already, and compressed.
 
-Only whole answers pass through it. Streams have no length and are passed on as they come, and so is everything that
-jobs and agents call: these ask often, and nobody compresses for them.
+Only whole answers to clients that decode gzip, or know an older answer, pass through it: browsers do. Streams have no
+length and are passed on as they come, and so is everything that jobs and agents call: these ask often, and gain nothing
+from it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ WITHIN = ("/api/", "/session", "/openapi.json")
 NOT_FOR = ("/api/v1/allocations/", "/api/x1/allocations/", "/api/x1/agents/")
 SMALLEST = 1024  # bytes that are worth compressing
 LARGE = 64 * 1024  # bytes from which on it is a thread's work: a megabyte takes 10 ms
-LEVEL = 5
+LEVEL, LEVEL_OF_LARGE = 5, 1
 KINDS = ("application/json", "text/")  # users' archives and files are sent as they are
 
 
@@ -29,21 +30,15 @@ class Conditional:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
-        if scope["type"] != "http" or not path.startswith(WITHIN) or path.startswith(NOT_FOR):
-            await self._app(scope, receive, send)
-        elif scope["method"] == "GET":
-            await self._app(scope, receive, _Answer(Headers(scope=scope), send))
-        else:
-            await self._app(scope, receive, _unstored(send))
-
-
-def _unstored(send: Send) -> Send:
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).setdefault("Cache-Control", "no-store")
-        await send(message)
-
-    return sent
+        if (
+            scope["type"] == "http"
+            and scope["method"] == "GET"
+            and path.startswith(WITHIN)
+            and not path.startswith(NOT_FOR)
+            and ("gzip" in (asked := Headers(scope=scope)).get("accept-encoding", "") or "if-none-match" in asked)
+        ):
+            send = _Answer(asked, send)
+        await self._app(scope, receive, send)
 
 
 class _Answer:
@@ -79,14 +74,14 @@ class _Answer:
             return {"type": "http.response.body", "body": b""}
         if len(body) >= SMALLEST and "gzip" in self._asked.get("accept-encoding", ""):
             if len(body) >= LARGE:
-                body = await run_in_threadpool(_packed, body)
+                body = await run_in_threadpool(_packed, body, LEVEL_OF_LARGE)
             else:
-                body = _packed(body)
+                body = _packed(body, LEVEL)
             headers["Content-Encoding"] = "gzip"
             headers["Content-Length"] = str(len(body))
         await self._send(start)
         return {"type": "http.response.body", "body": body}
 
 
-def _packed(body: bytes) -> bytes:
-    return gzip.compress(body, LEVEL, mtime=0)
+def _packed(body: bytes, level: int) -> bytes:
+    return gzip.compress(body, level, mtime=0)

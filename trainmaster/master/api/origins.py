@@ -4,6 +4,7 @@ the master's two origins it is for."""
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -13,6 +14,7 @@ from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.services import addresses
 from trainmaster.master.services.addresses import Network
 
+_NODE = re.compile(r"/node/[^/]+/\d{1,5}(?=/)")
 SERVICES = "trainmaster.services"  # in the scope of a request to the services' own origin
 
 
@@ -54,6 +56,21 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class Portal:
+    """Removes `/node/HOST/PORT` from the front of paths: of Open OnDemand's proxies, `/rnode` passes the rest of the
+    path on, and `/node` all of it. Nothing here needs the prefix: redirects and the web page's links are relative."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket") and (found := _NODE.match(scope["path"])):
+            raw = bytes(scope.get("raw_path") or b"")
+            kept = {"raw_path": b"/" + raw.split(b"/", 4)[-1]} if raw.count(b"/") > 3 else {}
+            scope = {**scope, "path": scope["path"][found.end() :], **kept}
+        await self._app(scope, receive, send)
 
 
 class Apart:

@@ -85,7 +85,7 @@ class PageSession(Shape):
     message: str
 
 
-class PostSession(Body):
+class PostSession(LoginRequest):
     """A name with its password, or a ticket for the page."""
 
     username: str = ""
@@ -121,8 +121,7 @@ async def begin(request: Request, body: PostSession, services: UsesServices) -> 
         token, user = await run_in_threadpool(tickets.enter, services.store, body.ticket, _origin(request))
         answer = LoginAnswer(token=token, user=User.of(user), client_mark="")
     else:
-        given = LoginRequest(username=body.username, password=body.password)
-        answer = await enter(request, given, services, origin=_origin(request))
+        answer = await enter(request, body, services, origin=_origin(request))
     shown = JSONResponse({"user": answer.user.model_dump(mode="json", by_alias=True)})
     _set_session(request, shown, answer)
     return shown

@@ -6,7 +6,7 @@ import { useSignal } from "../vendor/signals/signals.js";
 import { awaySince, comebacks } from "./api/http.js";
 import { readSession, session } from "./api/session.js";
 import { visible } from "./lib/format.js";
-import { followLinks, href, place } from "./ui/router.js";
+import { followLinks, href, pageModules, place } from "./ui/router.js";
 import { Shell, usePlace, Waiting } from "./ui/shell.js";
 import { component, tags } from "./ui/tags.js";
 
@@ -98,6 +98,16 @@ const NotFound = component((/** @type {{ path: string }} */ { path }) => {
     );
 });
 
+/** Fetches the other pages' modules, so that they are there when somebody goes to them. */
+function fetchTheRest() {
+    for (const page of pageModules()) {
+        const link = document.createElement("link");
+        link.rel = "modulepreload";
+        link.href = new URL(`./pages/${page}.js`, import.meta.url).href;
+        document.head.append(link);
+    }
+}
+
 const App = component(() => Shell({}, Outlet({})));
 
 const root = document.getElementById("page");
@@ -106,4 +116,5 @@ if (root) {
     render(App({}), root);
     const read = () => readSession().catch(() => undefined); // the banner says that the master is away
     comebacks.subscribe(read); // at once too
+    if ("requestIdleCallback" in window) requestIdleCallback(fetchTheRest, { timeout: 10_000 });
 }

@@ -370,13 +370,15 @@ const Foot = component(
                 },
                 "None",
             ),
-            Menu({
-                label: "Actions for the marked ones",
-                text: "Actions",
-                class: "primary",
-                disabled: !marked,
-                items: () => actionItems(marks, renew),
-            }),
+            !ACTIONS.some(one => may(one.permission))
+                ? null
+                : Menu({
+                      label: "Actions for the marked ones",
+                      text: "Actions",
+                      class: "primary",
+                      disabled: !marked,
+                      items: () => actionItems(marks, renew),
+                  }),
         );
     },
 );

@@ -26,6 +26,11 @@ export const BASE = new URL("./", document.baseURI);
 /** @type {Route[]} */
 const routes = JSON.parse(document.getElementById("routes")?.textContent ?? "[]");
 
+/** The modules of all pages, for what is fetched while the browser is idle. */
+export function pageModules() {
+    return [...new Set(routes.map(route => route.page))];
+}
+
 /** @param {URL} url */
 function placeOf(url) {
     const path = url.pathname.slice(BASE.pathname.length);
