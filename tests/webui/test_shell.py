@@ -99,6 +99,7 @@ def test_a_session_that_ends_asks_for_the_password_above_the_page(
     dialog.get_by_role("button", name="Sign in").click()
     expect(dialog).to_have_count(0)
     expect(page.get_by_role("button", name="mine", exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("gridcell", name="admin")).to_have_count(0)
     page.wait_for_url(re.compile("user%3Ame"))
 
 

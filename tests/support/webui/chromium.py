@@ -105,6 +105,7 @@ def picture(page: Page, folder: Path, name: str, themes: Sequence[str] = ("light
     """Writes pictures of the page in both themes, for eyes."""
     for theme in themes:
         page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")  # canvases too
         page.screenshot(path=folder / f"{name}-{theme}.png")
     page.emulate_media(color_scheme="light")
 

@@ -1,6 +1,6 @@
 /** Who uses the page, and what they may do. */
 import { signal } from "../../vendor/signals/signals.js";
-import { get, send, sessionEnded } from "./http.js";
+import { comebacks, get, send, sessionEnded } from "./http.js";
 
 /** @import { PageSession } from "../../types/api.d.ts" */
 
@@ -8,8 +8,11 @@ import { get, send, sessionEnded } from "./http.js";
 export const session = signal(/** @type {PageSession | null} */ (null));
 
 export async function readSession() {
-    session.value = await get("session");
+    const answer = await get("session");
+    const again = sessionEnded.value && answer.user;
+    session.value = answer;
     sessionEnded.value = false;
+    if (again) comebacks.value += 1; // what was refused is asked for again
 }
 
 /**

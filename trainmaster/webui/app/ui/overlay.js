@@ -73,10 +73,11 @@ const OneDialog = component((/** @type {{ one: OpenDialog }} */ { one }) => {
                 if (one.stays) event.preventDefault();
             },
         },
-        form(
+        // A body without actions may bring a form of its own.
+        (one.actions ? form : div)(
             {
-                method: "dialog",
-                onSubmit: event => {
+                class: "dialog-content",
+                onSubmit: (/** @type {SubmitEvent} */ event) => {
                     event.preventDefault();
                     const first = one.actions?.[0];
                     if (first && !first.disabled?.()) close(first.answer);

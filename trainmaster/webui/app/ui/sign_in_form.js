@@ -24,6 +24,7 @@ export const SignInForm = component((/** @type {{ onDone?: () => void }} */ { on
     const said = useSignal("");
     const busy = useSignal(false);
     const left = useCountdown(0);
+    const known = session.value?.user?.username ?? "";
     /** @param {SubmitEvent & { currentTarget: HTMLFormElement }} event */
     const sent = async event => {
         event.preventDefault();
@@ -49,11 +50,15 @@ export const SignInForm = component((/** @type {{ onDone?: () => void }} */ { on
                 name: "username",
                 autocomplete: "username",
                 required: true,
-                autofocus: true,
-                defaultValue: session.value?.user?.username ?? "",
+                autofocus: !known,
+                defaultValue: known,
             }),
         ),
-        label(null, "Password", input({ name: "password", type: "password", autocomplete: "current-password" })),
+        label(
+            null,
+            "Password",
+            input({ name: "password", type: "password", autocomplete: "current-password", autofocus: known !== "" }),
+        ),
         div(
             { role: "alert", class: "said" },
             said.value
