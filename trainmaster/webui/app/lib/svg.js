@@ -25,7 +25,7 @@ export function svgOf(data, { millimetres, log = false }) {
     const legend = data.series.filter(one => !one.faded).slice(0, PAPER_COLOURS.length);
     const lines = legend.length > 1 ? legend.length : 0;
     const height = width * 0.62 + lines * TYPE * 1.4;
-    const box = { left: 44, top: 8, right: width - 6, bottom: width * 0.62 - 28 };
+    const box = { left: 44, top: 8, right: width - 14, bottom: width * 0.62 - 28 };
     const series = data.series.map(one => ({ ...one, y: log ? positive(one.y) : one.y }));
     const across = extent([data.x]) ?? [0, 1];
     const [low, high] = widened(extent(series.map(one => one.y)) ?? [log ? 0.1 : 0, 1], log);
@@ -50,8 +50,8 @@ export function svgOf(data, { millimetres, log = false }) {
         `<g transform="translate(${TYPE} ${((box.top + box.bottom) / 2).toFixed(2)}) rotate(-90)">${text(data.yTitle, 0, 0, "middle")}</g>`,
     );
     for (const one of [...series].sort((a, b) => Number(b.faded ?? false) - Number(a.faded ?? false))) {
-        const place = legend.findIndex(other => other.name === one.name);
-        const colour = one.faded || place < 0 ? "#bbb" : PAPER_COLOURS[place];
+        const colour =
+            one.faded || !legend.some(other => other.name === one.name) ? "#bbb" : paperColour(data, one.name);
         parts.push(
             `<path d="${path(data.x, one.y, x, y)}" fill="none" stroke="${colour}" stroke-width="${one.bold ? 1.6 : one.faded ? 0.5 : 1}" stroke-linejoin="round"/>`,
         );
@@ -60,7 +60,7 @@ export function svgOf(data, { millimetres, log = false }) {
         for (const [at, one] of legend.entries()) {
             const top = width * 0.62 + (at + 0.7) * TYPE * 1.4;
             parts.push(
-                `<path d="M${box.left} ${(top - TYPE * 0.35).toFixed(2)}h16" stroke="${PAPER_COLOURS[at]}" stroke-width="1.4"/>`,
+                `<path d="M${box.left} ${(top - TYPE * 0.35).toFixed(2)}h16" stroke="${paperColour(data, one.name)}" stroke-width="1.4"/>`,
             );
             parts.push(text(one.name, box.left + 22, top, "start"));
         }
@@ -74,6 +74,11 @@ export function svgOf(data, { millimetres, log = false }) {
         ...parts,
         "</svg>\n",
     ].join("\n");
+}
+
+/** As on the screen: by the series' place. @param {ChartData} data @param {string} name */
+function paperColour(data, name) {
+    return PAPER_COLOURS[data.series.findIndex(one => one.name === name) % PAPER_COLOURS.length];
 }
 
 /** The chart's values as CSV. @param {ChartData} data */
