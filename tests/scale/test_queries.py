@@ -225,7 +225,7 @@ def test_the_queue(full: Engine, store: Store, size: Size) -> None:
         lambda store: pending_work.pending_work(store, "default"),
         lambda store: endings.ending(store, "default"),
         lambda store: endings.uncollected(store, "default", 20),
-        lambda store: removal.remove_deleted_experiments(store, SETTINGS, UserFiles(SETTINGS, Clusters([])), Retries()),
+        lambda store: removal.ExperimentRemoval(store, SETTINGS, UserFiles(SETTINGS, Clusters([])), Retries()).go_on(),
         lambda store: removal.remove_expired_sessions(store),
     ],
     ids=(
