@@ -37,7 +37,8 @@ def test_killed_at_ten_random_moments_a_search_ends_as_if_nothing_had_happened(o
         assert text.count("starting after epoch") == 1, "a job ran twice"
         assert reported[trial.id] == list(range(1, trial.batches + 1)), "a report is missing or doubled"
         assert trial.summary["avg_metrics"]["loss"]["count"] == trial.batches
-        assert trial.batches in (2, 4, 8)
+        # One that is stopped goes on while the master is away.
+        assert trial.batches == 8 or (trial.batches >= 2 and trial.stop_cause == "searcher")
     assert not own_master.errors()
 
 
