@@ -30,7 +30,7 @@ from trainmaster.client.session_calls import hashed
 
 REPORT_EVERY = 30.0  # seconds, of each job
 LONG_POLL = 300  # seconds
-SETTLE = 35.0  # seconds before the measurement: each job has reported once
+SETTLE = 35.0  # seconds before the measurement, and until each job has reported: newcomers are asked to take turns
 SECONDS = 40.0  # of the measurement
 ME_EVERY = 0.2  # seconds between two small requests of a user
 PATIENCE = 120.0  # seconds for all jobs to hear of a pause
@@ -51,7 +51,7 @@ SUBMITS = 30  # jobs a second, at least
 def run(deadline: Deadline, counts: Sequence[int] = COUNTS) -> None:
     """Measures with as many live jobs each, as far as the time allows. Raises Unavailable."""
     for count in counts:
-        if deadline.left < SETTLE + SECONDS + count / SUBMITS:
+        if deadline.left < 2 * SETTLE + SECONDS + count / SUBMITS:
             say("fleet", f"{count:,} live jobs", "left out: out of time")
             continue
         _measure(count)
@@ -71,6 +71,8 @@ def _measure(count: int) -> None:
         jobs = list(_leased(master))
         say("fleet", f"{count:,} jobs", f"submitted and leased in {time.monotonic() - began:.0f} s")
         with Player(master.port, jobs, user.token, kept=kept) as player:
+            player.play(SETTLE)
+            player.play(PATIENCE, player.all_have_reported)
             player.play(SETTLE)
             player.forget()
             before, begin = _processor_seconds(master.pid), time.monotonic()
@@ -181,6 +183,10 @@ class Player:
         for key in list(self._selector.get_map().values()):
             key.data.close()
         self._selector.close()
+
+    def all_have_reported(self) -> bool:
+        """Whether each job has had the answer to a report, and sent the next one."""
+        return all(job.sent > 1 for job in self._jobs)
 
     def forget(self) -> None:
         """Drops what was measured."""
