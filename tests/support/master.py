@@ -80,7 +80,7 @@ class MasterProcess:
         self.data = folder / "data"
         self.port = free_port()
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.port}"
-        self.password = secrets.token_urlsafe(12)
+        self.password = f"{secrets.token_urlsafe(12)}aA1"  # as accounts' passwords must be
         self.log = folder / "master.log"
         self._python = python
         self._environment = dict(environment or {})

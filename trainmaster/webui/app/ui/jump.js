@@ -18,21 +18,29 @@ export async function openJump(sections) {
     const typed = signal("");
     const found = signal(/** @type {Target[]} */ (ofSections(sections, "")));
     const chosen = signal(0);
+    const nothing = signal("");
     let timer = 0;
     /** @param {string} text */
     const look = text => {
         typed.value = text;
         chosen.value = 0;
+        nothing.value = "";
         found.value = ofSections(sections, text);
         clearTimeout(timer);
         timer = setTimeout(async () => {
-            const more = await experiments(text).catch(() => []);
-            if (typed.value === text) found.value = [...ofSections(sections, text), ...more];
+            let said = "Nothing found.";
+            const more = await experiments(text).catch(error => {
+                said = String(error.message);
+                return [];
+            });
+            if (typed.value !== text) return;
+            found.value = [...ofSections(sections, text), ...more];
+            nothing.value = said;
         }, DEBOUNCE);
     };
     const answer = await openDialog({
         title: "Jump to",
-        body: close => Box({ found, chosen, look, close }),
+        body: close => Box({ found, chosen, nothing, look, close }),
         actions: [{ text: "Go", answer: "go", disabled: () => found.value.length === 0 }],
     });
     clearTimeout(timer);
@@ -58,7 +66,7 @@ function ofSections(sections, text) {
 async function experiments(text) {
     const word = text.trim();
     if (!word) return [];
-    const filter = /^#?\d+$/.test(word) ? `id:${word.replace("#", "")}` : `"${word.replaceAll('"', "")}"`;
+    const filter = /^#?\d+$/.test(word) ? `id:${word.replace("#", "")} archived:any` : `"${word.replaceAll('"', "")}"`;
     const words = new URLSearchParams({ filter, limit: "8", columns: "name,state" });
     /** @type {import("../../types/api.d.ts").ExperimentTable} */
     const answer = await get(`api/x1/experiments/table?${words}`);
@@ -73,8 +81,8 @@ async function experiments(text) {
 /** @import { Signal } from "../../vendor/signals/signals.js" */
 const Box = component(
     (
-        /** @type {{ found: Signal<Target[]>, chosen: Signal<number>, look: (text: string) => void, close: (answer?: string) => void }} */
-        { found, chosen, look, close },
+        /** @type {{ found: Signal<Target[]>, chosen: Signal<number>, nothing: Signal<string>, look: (text: string) => void, close: (answer?: string) => void }} */
+        { found, chosen, nothing, look, close },
     ) => {
         /** @param {KeyboardEvent} event */
         const keys = event => {
@@ -117,7 +125,7 @@ const Box = component(
                     ),
                 ),
             ),
-            found.value.length ? null : p({ class: "muted" }, "Nothing found."),
+            found.value.length ? null : p({ class: "muted", role: "status" }, nothing.value),
         );
     },
 );
