@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from random import Random
 
 from tests.support.chaos.kinds import Kinds, NothingToHit, long
-from tests.support.chaos.site import JobProcess, Site, mount
+from tests.support.chaos.site import JobProcess, Site, filled, mount
 
 ANYWHERE = Kinds()
 
@@ -218,14 +218,8 @@ def checkpoints_read_only(site: Site, dice: Random) -> str:
 @ANYWHERE.kind("checkpoints")
 def checkpoints_full(site: Site, dice: Random) -> str:
     """The storage of checkpoints is full for a while."""
-    ballast = site.checkpoints / "ballast"
-    room = os.statvfs(site.checkpoints)
-    try:
-        with suppress(OSError):
-            ballast.write_bytes(bytes(room.f_bavail * room.f_frsize))
+    with filled(site.checkpoints):
         seconds = site.hold(dice.uniform(0.5, 6.0))
-    finally:
-        ballast.unlink(missing_ok=True)
     return f"{seconds:.1f} s"
 
 

@@ -80,6 +80,9 @@ class DockerSite(Site):
         """Names of the containers that run."""
         return [name for name in self.engine.containers() if self.engine.is_running(name)]
 
+    def calm(self) -> None:
+        """Nothing: each fault starts what it has ended."""
+
     def leftovers(self) -> list[str]:
         found = []
         if containers := self.engine.containers():

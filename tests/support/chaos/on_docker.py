@@ -17,22 +17,19 @@ ON_DOCKER = Kinds()
 @ON_DOCKER.kind("agents")
 def agent_killed(site: DockerSite, dice: Random) -> str:
     """SIGKILL to an agent, whose containers run on; it is started again."""
-    agent = site.agents[dice.choice(list(site.agents))]
-    agent.kill()
-    seconds = dice.uniform(0.0, 3.0)
-    try:
-        site.hold(seconds)
-    finally:
-        site.start_agent(agent)
-    return f"{agent.name}, {seconds:.1f} s"
+    return _killed(site, dice, shortest=0.0, longest=3.0)
 
 
 @ON_DOCKER.kind("agents")
 def agent_away(site: DockerSite, dice: Random) -> str:
     """An agent is killed and stays away for longer than its host is waited for: its trials go on elsewhere."""
+    return _killed(site, dice, shortest=12.0, longest=22.0)
+
+
+def _killed(site: DockerSite, dice: Random, *, shortest: float, longest: float) -> str:
     agent = site.agents[dice.choice(list(site.agents))]
     agent.kill()
-    seconds = dice.uniform(12.0, 22.0)
+    seconds = dice.uniform(shortest, longest)
     try:
         site.hold(seconds)
     finally:

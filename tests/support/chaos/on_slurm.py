@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from contextlib import suppress
 from random import Random
 
 from tests.support.chaos.kinds import Kinds, NothingToHit, long
+from tests.support.chaos.site import filled
 from tests.support.chaos.slurm_site import SlurmSite
 
 ON_SLURM = Kinds()
+# What scontrol says of a job that has ended, or was requeued, before it could be released or resumed.
+GONE = "nvalid job id|already finished|already complet|not suspended|not running|pending|disabled"
 
 
 # -- the controller ----------------------------------------------------------------------------------------
@@ -96,7 +98,7 @@ def job_requeued_and_held(site: SlurmSite, dice: Random) -> str:
     try:
         seconds = site.hold(dice.uniform(0.5, 4.0))
     finally:
-        site.administer("release", job, gone="nvalid job id|has finished|disabled|pending")
+        site.administer("release", job, gone=GONE)
     return f"job {job}, {seconds:.1f} s"
 
 
@@ -108,7 +110,7 @@ def job_suspended(site: SlurmSite, dice: Random) -> str:
     try:
         seconds = site.hold(dice.uniform(0.5, 4.0))
     finally:
-        site.administer("resume", job, gone="nvalid job id|has finished|not suspended|disabled")
+        site.administer("resume", job, gone=GONE)
     return f"job {job}, {seconds:.1f} s"
 
 
@@ -140,20 +142,18 @@ def partition_closed(site: SlurmSite, dice: Random) -> str:
 @ON_SLURM.kind("nodes")
 def node_down(site: SlurmSite, dice: Random) -> str:
     """An administrator sets a node down, which ends its jobs, and resumes it after a while."""
-    node = dice.choice(site.cluster.layout.nodes)
-    _did(site.cluster.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=chaos"))
-    try:
-        seconds = site.hold(dice.uniform(0.5, 5.0))
-    finally:
-        site.resume(node)
-    return f"{node}, {seconds:.1f} s"
+    return _set_aside(site, dice, "DOWN")
 
 
 @ON_SLURM.kind("nodes")
 def node_drained(site: SlurmSite, dice: Random) -> str:
     """An administrator drains a node, and resumes it after a while."""
+    return _set_aside(site, dice, "DRAIN")
+
+
+def _set_aside(site: SlurmSite, dice: Random, state: str) -> str:
     node = dice.choice(site.cluster.layout.nodes)
-    _did(site.cluster.run("scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=chaos"))
+    _did(site.cluster.run("scontrol", "update", f"NodeName={node}", f"State={state}", "Reason=chaos"))
     try:
         seconds = site.hold(dice.uniform(0.5, 5.0))
     finally:
@@ -282,14 +282,8 @@ def scancel_fails(site: SlurmSite, dice: Random) -> str:
 @ON_SLURM.kind("jobs")
 def job_folders_full(site: SlurmSite, dice: Random) -> str:
     """The disk of all job folders is full for a while."""
-    ballast = site.jobs / ".ballast"
-    room = os.statvfs(site.jobs)
-    try:
-        with suppress(OSError):
-            ballast.write_bytes(bytes(room.f_bavail * room.f_frsize))
+    with filled(site.jobs):
         seconds = site.hold(dice.uniform(0.5, 5.0))
-    finally:
-        ballast.unlink(missing_ok=True)
     return f"{seconds:.1f} s"
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ class JobProcess:
         return "python" in self.command[0] and any(RUNTIME in word for word in self.command)
 
 
-class Site:
+class Site(ABC):
     """Masters with what they stand on. Subclasses add the cluster."""
 
     where = ""
@@ -104,20 +105,21 @@ class Site:
         """Of the masters."""
         return {}
 
+    @abstractmethod
     def configuration(self) -> str:
         """The resource manager and the storage of checkpoints."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keys(self) -> dict[str, Any]:
         """What an experiment needs beside the workload."""
-        raise NotImplementedError
 
+    @abstractmethod
     def calm(self) -> None:
         """What its administrators look after when the faults are over."""
 
+    @abstractmethod
     def leftovers(self) -> list[str]:
         """What still lies about of jobs, in words. All trials have ended."""
-        raise NotImplementedError
 
     def complaints(self) -> list[str]:
         """What the logs of our own programs call an error: bugs show there."""
@@ -308,6 +310,19 @@ def small_disk(path: Path, megabytes: int, mode: int = 0o700) -> Iterator[Path]:
     finally:
         subprocess.run(["umount", "--lazy", str(path)], check=False, capture_output=True)
         path.rmdir()
+
+
+@contextmanager
+def filled(folder: Path) -> Iterator[None]:
+    """The disk of this folder is full inside the block."""
+    ballast = folder / ".ballast"
+    room = os.statvfs(folder)
+    try:
+        with contextlib.suppress(OSError):
+            ballast.write_bytes(bytes(room.f_bavail * room.f_frsize))
+        yield
+    finally:
+        ballast.unlink(missing_ok=True)
 
 
 def mount(*arguments: str) -> None:

@@ -69,9 +69,14 @@ class Connections:
         connection.place = self._anonymous.setdefault(connection.address, {})
         connection.place[connection] = None
         self._strangers += 1
-        crowded = len(connection.connections) > self._most or self._strangers > max(self._most // STRANGERS, 1)
-        if crowded and not self._make_room(connection):
+        if len(connection.connections) > self._most and not self._make_room(connection):
             return f"The master has {self._most} open connections (limits.connections); try again in a moment."
+        strangers = max(self._most // STRANGERS, 1)
+        if self._strangers > strangers and not self._make_room(connection):
+            return (
+                f"The master has {strangers} open connections on which nobody has logged in, all that it may have of "
+                f"its {self._most} (limits.connections); try again in a moment."
+            )
         if len(connection.place) > self.limits.anonymous_connections and not self._shorten(
             connection.place, connection
         ):

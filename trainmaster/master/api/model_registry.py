@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query
 from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_trial
 from trainmaster.master.api.parameters import Descending, Strings, sort_key, words
-from trainmaster.master.api.shapes import Body, Checkpoint, Pagination, Shape, Time, metrics_report
+from trainmaster.master.api.record_shapes import metrics_report
+from trainmaster.master.api.shapes import Body, Checkpoint, Pagination, Shape, Time
 from trainmaster.master.services.metrics.metric_reports import StoredReport
 from trainmaster.master.services.model_registry import checkpoint_uses, registered_models
 from trainmaster.master.services.model_registry.checkpoint_uses import CheckpointUse

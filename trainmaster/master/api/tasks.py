@@ -16,7 +16,8 @@ from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
 from trainmaster.master.api.error_envelope import explained
 from trainmaster.master.api.parameters import Descending, Levels, Strings
-from trainmaster.master.api.shapes import Allocation, Shape, log_line, rfc3339
+from trainmaster.master.api.record_shapes import log_line
+from trainmaster.master.api.shapes import Allocation, Shape, rfc3339
 from trainmaster.master.api.streams import ReadLines, line_of, log_fields, log_lines
 from trainmaster.master.db.request_context import worked
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE

@@ -11,16 +11,8 @@ from fastapi.responses import StreamingResponse
 from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices
 from trainmaster.master.api.parameters import METRIC_TYPES, CheckpointStates, Descending, sort_key, words
-from trainmaster.master.api.shapes import (
-    Checkpoint,
-    Pagination,
-    Shape,
-    Trial,
-    checkpoint_workload,
-    metrics_report,
-    metrics_workload,
-    rfc3339,
-)
+from trainmaster.master.api.record_shapes import metrics_report, metrics_workload
+from trainmaster.master.api.shapes import Checkpoint, Pagination, Shape, Trial, checkpoint_workload, rfc3339
 from trainmaster.master.api.streams import lines_of
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.experiments import experiments, trials

@@ -19,41 +19,30 @@ from dataclasses import replace
 from functools import partial
 
 from trainmaster.dispatchers.base import (
-    Ambiguous,
     Announces,
     DispatcherError,
     JobRef,
-    Rejected,
     Remains,
     Snapshot,
     StreamPosition,
-    Transient,
-    Unreachable,
 )
 from trainmaster.dispatchers.hub import AgentHub
 from trainmaster.master.controller.replay import NotThereYet, Replay, Unread
+from trainmaster.master.controller.submits import Submits
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services.allocations import endings, pending_work
 from trainmaster.master.services.allocations.exit_reports import ExitReport, take_exits
-from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters
-from trainmaster.master.services.errors import ServiceError, Unavailable
-from trainmaster.master.services.files.shared_contexts import SharedContexts
+from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.scheduling import job_spec, observations, pool_health, slot_limits, submission
+from trainmaster.master.services.scheduling import observations, submission
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 log = logging.getLogger(__name__)
 
-SUBMITTERS = 8  # submits under way at once
-BATCH = 64  # submits begun in one pass
-TRANSIENT_DELAY = 15.0  # seconds before a submit that the scheduler declined for now is tried again
-UNREACHABLE_DELAY = 30.0
-SUBMIT_POLL = 0.25  # seconds between two passes while submits delay others
-NO_NODE_DELAY = 60.0  # where the pool has no node that the job may run on
 REPLAY_TURN = 1.0  # seconds that a pass spends on what one job left
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
 PROMPT = 0.02  # seconds that a pass waits for a status query, so that a quick answer is used at once
@@ -61,6 +50,7 @@ COMPANY = 0.1  # debounce, in seconds: schedulers start and end jobs in bursts
 SPACING = 0.4  # seconds between the beginnings of two passes under continuous wake-ups
 COLLECT_EVERY = 2.0  # seconds between two searches for folders that are no longer needed
 COLLECTED_AT_ONCE = 20
+ANNOUNCE_DELAY = 30.0  # seconds before a cluster that could not be reached is told the address again
 ENDED_TOGETHER = 50  # attempts of one experiment whose ends are stored in one transaction
 LOOK_SHARE = 20  # a look that took a second is followed by the next one after so many
 LONGEST_STEP = 5.0  # seconds that one step of a pass may take while others wait
@@ -79,27 +69,21 @@ class ClusterLoop:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"cluster-{cluster.name}", daemon=True)
-        self._pool = ThreadPoolExecutor(SUBMITTERS, thread_name_prefix=f"submit-{cluster.name}")
         self._looker = ThreadPoolExecutor(1, thread_name_prefix=f"look-{cluster.name}")
         self._look: Future[Snapshot] | None = None  # under way, or not taken in yet
-        self._submitting: dict[str, Future[None]] = {}
-        self._unsettled: dict[str, str] = {}  # submits whose outcome could not be stored: why
         self._observed_at = 0.0
         self._look_cost = 0.0  # seconds that the last look took, of the cluster and of the database
         self._asked: set[str] = set()  # vanished jobs that accounting was asked about
         self._unread: dict[str, int] = {}  # how often a folder could not be read
         self._unreachable = ""
         self._waiting = False  # some are not yet submitted
-        self._crowded = False  # more may be submitted as soon as a submit under way is over
-        self._due_asked = now()  # time of the last query for due submits
-        self._limited = False  # some may wait until others of their experiment end
-        self._contexts = SharedContexts(store)
         self._backlog: observations.PendingUpdates | None = None
         self._memory = observations.Memory(cluster.name)
         self._replays: dict[str, Replay | None] = {}  # of attempts whose end waits until their files are read
         self._removing: dict[JobRef, float] = {}  # unwanted jobs, and when they were asked to leave
         self._announce_at = self._collect_at = 0.0
         self._patience = Retries()
+        self._submits = Submits(store, settings, clusters, cluster, self._patience, self._wake.set, self._stop)
 
     @property
     def cluster(self) -> Cluster:
@@ -115,7 +99,7 @@ class ClusterLoop:
         self._stop.set()
         self._wake.set()
         self._thread.join()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._submits.close()
         self._looker.shutdown(wait=True, cancel_futures=True)
         self._wakeups.unsubscribe("controller", self._wake)
         if isinstance(self._dispatcher, AgentHub):
@@ -143,15 +127,7 @@ class ClusterLoop:
 
     def _pause(self) -> float:
         pause = min(IDLE_POLL, self._poll_interval())
-        if not self._waiting:
-            return pause
-        if self._crowded:
-            return SUBMIT_POLL
-        try:
-            due = submission.next_due(self._store, self._cluster.name, self._due_asked)
-        except Exception:  # the database does not answer; the pass itself logs that
-            return pause
-        return min(pause, max((due - now()).total_seconds(), SUBMIT_POLL)) if due else pause
+        return self._submits.pause(pause) if self._waiting else pause
 
     def reconcile(self) -> None:
         """Runs one pass. Every step is independent: what one of them cannot do now is done by a later pass."""
@@ -161,10 +137,10 @@ class ClusterLoop:
             submission.adopt_cluster(self._store, self._clusters)
             endings.enforce_deadlines(self._store)
             todo = pending_work.pending_work(self._store, self._cluster.name)
-        self._settle()
+        self._submits.settle()
         self._waiting = todo.waiting
         if todo.waiting:
-            self._submit_due()
+            self._submits.begin_due()
         if todo.condemned:
             endings.withdraw(self._store, self._settings, self._cluster.name)
             self._kill()
@@ -187,104 +163,7 @@ class ClusterLoop:
             self._cluster.announcement.note(self._dispatcher.announce(url))
         except DispatcherError as error:
             log.warning("jobs on %s are not told where the master is yet: %s", self._cluster.name, error)
-            self._announce_at = time.monotonic() + UNREACHABLE_DELAY
-
-    # -- submitting -------------------------------------------------------------------------------------------
-
-    def _submit_due(self) -> None:
-        room = BATCH - len(self._submitting)
-        self._crowded = room <= 0
-        if self._crowded:
-            return
-        name = self._cluster.name
-        resting = pool_health.paused_pools(self._store)
-        self._due_asked = now()
-        limits = {} if self._schedules() else slot_limits.of_experiments(self._store, name, self._submitting)
-        rooms = {number: limit.room for number, limit in limits.items()}
-        full = [number for number, left in rooms.items() if not left]
-        due = submission.due(self._store, name, room, resting=resting, under_way=self._submitting, rooms=rooms)
-        self._crowded = len(due) == room
-        for allocation_id in (*due, *pool_health.half_open_probes(self._store, name, resting, full)):
-            if allocation_id not in self._submitting:
-                self._submitting[allocation_id] = self._pool.submit(self._submit, allocation_id)
-        self._limited = bool(limits)
-        slot_limits.explain_waits(self._store, name, limits, resting)
-
-    def _schedules(self) -> bool:
-        try:
-            return self._clusters.capabilities(self._cluster).schedules
-        except DispatcherError:
-            return False
-
-    def _settle(self) -> None:
-        """Forgets the submits that are over. One whose outcome could not be stored, because the database went
-        away, may have happened."""
-        for allocation_id, future in list(self._submitting.items()):
-            if future.done():
-                del self._submitting[allocation_id]
-                if not future.cancelled() and (error := future.exception()) is not None:
-                    if not isinstance(error, DATABASE_UNAVAILABLE):
-                        log.error("submitting %s failed", allocation_id, exc_info=error)
-                    self._unsettled[allocation_id] = f"its outcome could not be stored: {in_short(error)}"
-        self._patience.each("storing the outcome of the submit of", self._unsettled, self._settle_one)
-
-    def _settle_one(self, allocation_id: str) -> None:
-        submission.perhaps_submitted(self._store, allocation_id, self._unsettled[allocation_id])
-        del self._unsettled[allocation_id]
-
-    def _submit(self, allocation_id: str) -> None:
-        if self._stop.is_set():
-            return
-        try:
-            schedules = self._schedules()
-            ticket = submission.begin_submit(
-                self._store,
-                self._clusters,
-                allocation_id,
-                launch_error=self._settings.launch_error,
-            )
-        except Unavailable as error:
-            log.info("%s is not submitted yet: %s", allocation_id, error.message)
-            return
-        except ServiceError as error:
-            endings.rejected(self._store, self._settings, allocation_id, error.message)
-            return
-        if ticket is None:
-            return
-        try:
-            context = self._contexts.of(ticket.experiment_id, ticket.context_size)
-            spec = job_spec.build(
-                self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets, context
-            )
-            if ticket.first:
-                remarks = job_spec.remarks(self._cluster, ticket.config, schedules=schedules)
-                submission.remark(self._store, ticket.allocation, [*remarks, *self._dispatcher.remarks(spec)])
-            avoid = pool_health.avoided_nodes(
-                self._store, self._cluster.name, ticket.served.pool, spec.slots, allocation_id
-            )
-            if avoid and ticket.first and not self._clusters.capabilities(self._cluster).avoids_nodes:
-                submission.cannot_avoid(self._store, ticket.allocation, avoid, self._cluster.kind)
-            ref = self._dispatcher.submit(replace(spec, exclude_nodes=avoid) if avoid else spec)
-        except Unavailable as error:
-            submission.not_submitted(self._store, allocation_id, NO_NODE_DELAY, error.message)
-        except Rejected as error:
-            endings.rejected(self._store, self._settings, allocation_id, str(error))
-        except Transient as error:
-            submission.not_submitted(self._store, allocation_id, TRANSIENT_DELAY, f"Not submitted yet: {error}")
-        except Unreachable as error:
-            submission.not_submitted(
-                self._store, allocation_id, UNREACHABLE_DELAY, f"The cluster cannot be reached: {error}"
-            )
-        except Ambiguous as error:
-            submission.perhaps_submitted(self._store, allocation_id, str(error))
-            self._wake.set()
-        except DATABASE_UNAVAILABLE:  # `_settle` looks after it
-            raise
-        except Exception as error:  # a bug in a dispatcher: it is unknown whether the job was submitted
-            log.exception("submitting %s failed", allocation_id)
-            submission.perhaps_submitted(self._store, allocation_id, repr(error))
-        else:
-            submission.submitted(self._store, allocation_id, ref)
+            self._announce_at = time.monotonic() + ANNOUNCE_DELAY
 
     # -- ending -----------------------------------------------------------------------------------------------
 
@@ -437,7 +316,7 @@ class ClusterLoop:
                 for allocation_id, outcome in outcomes.items():
                     self._end(experiment_id, {allocation_id: outcome})
             return
-        if self._limited:
+        if self._submits.limited:
             self._wake.set()
 
     def _end_alone(self, found: endings.Verdict) -> None:

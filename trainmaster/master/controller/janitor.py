@@ -39,7 +39,7 @@ class Janitor:
         self._store, self._settings = store, settings
         self._logs_cleaned = -math.inf
         retries, files = Retries(), UserFiles(settings, clusters)
-        experiments = removal.ExperimentRemoval(store, settings, files, retries)
+        self._experiments = experiments = removal.ExperimentRemoval(store, settings, files, retries)
         self._loops = (
             _Loop(
                 "janitor",
@@ -81,6 +81,7 @@ class Janitor:
             loop.start()
 
     def stop(self) -> None:
+        self._experiments.stop()
         for loop in self._loops:
             loop.ask_to_stop()
         for loop in self._loops:

@@ -25,8 +25,8 @@ Result = TypeVar("Result", covariant=True)
 
 BATCHES = 2  # Python prepares one while the database works for the other
 MOST_TOGETHER = 64  # calls in one batch
-# Seconds between the starts of two batches, unless one is full: a report of each of 10,000 jobs every 30 s makes 50
-# transactions a second of 330, which halves what they cost. Nobody waits longer for others than a disk would take.
+# Seconds between the starts of two batches, unless one is full: 330 reports a second, as of 10,000 jobs, make 50
+# transactions, which cost half of what 330 do.
 PAUSE = 0.02
 MOST_PENDING = 4096  # calls without an answer; connections have limits of their own
 

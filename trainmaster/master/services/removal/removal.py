@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 
 from sqlalchemy import delete, select, tuple_
@@ -47,6 +48,11 @@ class ExperimentRemoval:
     def __init__(self, store: Store, settings: Settings, files: UserFiles, retries: Retries) -> None:
         self._store, self._settings, self._files, self._retries = store, settings, files, retries
         self._without_files: set[int] = set()  # experiments whose files this process has removed
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Lets `go_on` return after the step under way; from another thread."""
+        self._stopping.set()
 
     def go_on(self) -> None:
         """Works on each deleted experiment for a while; wakes the janitor when there is more to do."""
@@ -57,6 +63,8 @@ class ExperimentRemoval:
 
     def _remove(self, experiment_id: int) -> None:
         """Removes files first, rows last: a crash in between leaves rows that show what is still to be removed."""
+        if self._stopping.is_set():
+            return
         if experiment_id not in self._without_files:
             if not _remove_all_files(self._store, self._settings, self._files, experiment_id):
                 return
@@ -70,7 +78,8 @@ class ExperimentRemoval:
                 return
             if time.monotonic() - turn >= LONGEST_TURN:
                 break
-            time.sleep(min(time.monotonic() - began, LONGEST_REST))
+            if self._stopping.wait(min(time.monotonic() - began, LONGEST_REST)):
+                return
         with self._store.transaction() as session:
             wake(session, "janitor")
 
