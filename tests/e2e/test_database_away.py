@@ -31,6 +31,7 @@ from trainmaster.client.transport import Transport
 CONFIG = """
 resource_manager: {{type: local, slots: 4, poll_interval: 0.3}}
 checkpoint_storage: {{type: shared_fs, host_path: {checkpoints}}}
+limits: {{connection_rate: 100000}}  # the crowd has one address, and a new connection for each call
 """
 EPOCHS = 20
 BOUND = 30.0  # seconds for an answer, whatever the database does
