@@ -14,6 +14,8 @@ from tests.support.master import free_port
 from tests.support.scripted_server import Answer, serving
 from trainmaster.client.errors import APIError, ClientError, MasterUnreachable, NoSuchThing, NotAllowed, NotLoggedIn
 from trainmaster.client.transport import Transport, canonical_url
+from trainmaster.master.api.error_envelope import stream_error
+from trainmaster.master.db.watchdog import DatabaseUnavailable
 
 UNAVAILABLE = Answer(503, b'{"message": "The database does not answer now."}')
 EXPIRED = Answer(401, b'{"error": {"code": 16, "reason": "Unauthenticated", "error": "The session has expired."}}')
@@ -200,3 +202,13 @@ def test_certificates(tmp_path: Path) -> None:
             http.request("GET", "/x")
         with transport(url, certificate="/nowhere.pem") as http, pytest.raises(ClientError, match="cannot be read"):
             http.request("GET", "/x")
+
+
+def test_a_stream_that_the_master_ends_for_its_database_is_one_to_wait_for() -> None:
+    """The master's own last line: a followed log goes on once the database answers again."""
+    body = b'{"result": {"n": 1}}\n' + stream_error(DatabaseUnavailable("does not answer"))
+    with serving([Answer(body=body)]) as server, transport(server.url) as http:
+        lines = http.lines("/logs")
+        assert next(lines) == {"n": 1}
+        with pytest.raises(MasterUnreachable, match="The database does not answer now"):
+            next(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Mapping
@@ -61,6 +62,15 @@ def envelope(status: int, message: str, details: Any = None, headers: Mapping[st
     if details:
         error["details"] = details
     return JSONResponse({"error": error, "message": message}, status, headers)
+
+
+def stream_error(error: Exception) -> bytes:
+    """The last line of a stream that `error` ends: a ServiceError, or one of DATABASE_UNAVAILABLE. Its shape is that of
+    grpc-gateway; clients read in `http_code` whether trying again helps."""
+    status, message = explained(error)
+    code, reason = _BY_STATUS.get(status, (2, "Unknown"))
+    told = {"grpc_code": code, "http_code": status, "http_status": reason, "message": message}
+    return json.dumps({"error": told}).encode() + b"\n"
 
 
 def _status_of(error: errors.ServiceError) -> int:

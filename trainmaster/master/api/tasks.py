@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
-from trainmaster.master.api.error_envelope import explained
+from trainmaster.master.api.error_envelope import stream_error
 from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.record_shapes import log_line
 from trainmaster.master.api.shapes import Allocation, Shape, rfc3339
@@ -122,14 +122,9 @@ def _fields(services: UsesServices, tasks: Sequence[str], follow: bool) -> Strea
             async for found in log_fields(services.store, services.wakeups, tasks, follow=follow):
                 yield line_of({to_camel(name): values for name, values in found.items()})
         except (ServiceError, *DATABASE_UNAVAILABLE) as error:
-            yield _error_line(error)
+            yield stream_error(error)
 
     return StreamingResponse(body(), media_type="application/json")
-
-
-def _error_line(error: Exception) -> bytes:
-    """The last line of a stream that an error ends."""
-    return json.dumps({"error": {"message": explained(error)[1]}}).encode() + b"\n"
 
 
 async def _stream(
@@ -156,7 +151,7 @@ async def _stream(
             async for line in lines:
                 yield line_of(log_line(line) | extra)
         except (ServiceError, *DATABASE_UNAVAILABLE) as error:
-            yield _error_line(error)
+            yield stream_error(error)
 
     return StreamingResponse(body(), media_type="application/json")
 
