@@ -12,7 +12,21 @@ from trainmaster import webui
 assert webui.__file__
 PATH = Path(webui.__file__).parent / "types/api.d.ts"
 # What the page's modules name; what these refer to comes along.
-WANTED = ("PageSession", "ExperimentTable", "Experiment", "Trial-Output", "ResultsAnswer", "TicketAnswer")
+WANTED = (
+    "PageSession",
+    "ExperimentTable",
+    "Experiment",
+    "Trial-Output",
+    "ResultsAnswer",
+    "TicketAnswer",
+    "HomeAnswer",
+    "ExperimentBoard",
+    "StoryAnswer",
+    "TrialBoard",
+    "AttemptsAnswer",
+    "TrialCurves",
+    "LogWindow",
+)
 HEAD = """/**
  * What the master's answers hold.
  *

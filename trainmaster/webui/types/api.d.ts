@@ -13,6 +13,64 @@ export interface AgentUserGroup {
     agentGroup?: string | null;
 }
 
+export interface Attempt {
+    id: string;
+    attempt: number;
+    state: string;
+    created: number;
+    submitted: number | null;
+    started: number | null;
+    ended: number | null;
+    endsAt: number | null;
+    expectedStart: number | null;
+    waits: string;
+    job: string | null;
+    cluster: string;
+    pool: string;
+    slots: number;
+    nodes: (string)[];
+    outcome: string | null;
+    how: string;
+    preemptReason: string | null;
+    preemptedAt: number | null;
+    exits: (RankExit)[];
+    checkpoints: (AttemptCheckpoint)[];
+    trainedFrom: number | null;
+    trainedTo: number | null;
+    lostSteps: number;
+    slotSeconds: number;
+}
+
+export interface AttemptCheckpoint {
+    uuid: string;
+    at: number;
+    steps: number;
+    size: number;
+    state: string;
+}
+
+export interface AttemptsAnswer {
+    attempts: (Attempt)[];
+}
+
+export interface BracketView {
+    rungs: (RungView)[];
+    trials: number;
+    running: number;
+}
+
+export interface Curves {
+    group: string;
+    metric: string;
+    xName: string;
+    x: (number)[];
+    trials: (number)[];
+    y: ((number | null)[])[];
+    last: (number | null)[];
+    whole: boolean;
+    seq: number;
+}
+
 export interface Experiment {
     id: number;
     name: string;
@@ -54,11 +112,165 @@ export interface Experiment {
     externalExperimentId: string | null;
 }
 
+export interface ExperimentBoard {
+    experiment: ExperimentHead;
+    metrics: (MetricName)[];
+    hparams: (string)[];
+    constants: Json;
+    columns: (string)[];
+    rows: ((unknown)[])[];
+    brackets: (BracketView)[];
+    curves: Curves | null;
+}
+
+export interface ExperimentHead {
+    id: number;
+    name: string;
+    state: string;
+    why: string;
+    description: string;
+    notes: string;
+    labels: (string)[];
+    archived: boolean;
+    unmanaged: boolean;
+    user: string;
+    userId: number;
+    projectId: number;
+    project: string;
+    workspaceId: number;
+    workspace: string;
+    parent: number | null;
+    jobId: string;
+    pool: string;
+    started: number;
+    ended: number | null;
+    progress: number;
+    searcher: string;
+    metric: string;
+    smallerIsBetter: boolean;
+    timeMetric: string;
+    maxTime: number | null;
+    maxTrials: number | null;
+    slots: number;
+    priority: number | null;
+    weight: number | null;
+    maxSlots: number | null;
+    trials: number;
+    counts: { [name: string]: number };
+    best: number | string | null;
+    bestTrial: number | null;
+    checkpoints: number;
+    checkpointSize: number;
+    slotSeconds: number;
+    secondsSaved: number | null;
+}
+
 export interface ExperimentTable {
     columns: (string)[];
     rows: ((unknown)[])[];
     total: number;
     states: { [name: string]: number };
+}
+
+export interface HomeAnswer {
+    at: number;
+    needs: (HomeExperiment)[];
+    runs: (HomeExperiment)[];
+    waits: (HomeExperiment)[];
+    done: (HomeExperiment)[];
+    tasks: (HomeTask)[];
+    pools: (HomePool)[];
+    total: number;
+    others: number;
+}
+
+export interface HomeExperiment {
+    id: number;
+    name: string;
+    state: string;
+    why: string;
+    user: string;
+    userId: number;
+    workspaceId: number;
+    pool: string;
+    since: number;
+    progress: number;
+    metric: string;
+    smallerIsBetter: boolean;
+    best: number | string | null;
+    recent: (number)[];
+    trials: number;
+    running: number;
+    waiting: number;
+    slotsUsed: number;
+    slotSeconds: number;
+    expectedStart: number | null;
+    place: number | null;
+    failedTrial: number | null;
+    failedLine: number | null;
+    eta: number | null;
+}
+
+export interface HomePool {
+    name: string;
+    cluster: string;
+    slots: number;
+    used: number;
+    waiting: number;
+    rests: string;
+    accelerator: string;
+}
+
+export interface HomeTask {
+    id: string;
+    kind: string;
+    name: string;
+    state: string;
+    ready: boolean;
+    why: string;
+    since: number;
+    address: string | null;
+}
+
+export interface LogBin {
+    lines: number;
+    errors: number;
+    matches: number;
+}
+
+export interface LogLine {
+    id: number;
+    at: number;
+    level: string;
+    rank: number | null;
+    node: string | null;
+    attempt: number | null;
+    stream: string | null;
+    text: string;
+}
+
+export interface LogWindow {
+    taskId: string;
+    title: string;
+    experimentId: number | null;
+    trialId: number | null;
+    total: number;
+    before: number;
+    matches: number;
+    lines: (LogLine)[];
+    bins: (LogBin)[];
+    firstError: number | null;
+    lastId: number;
+    ranks: (number)[];
+    nodes: (string)[];
+    attempts: (number)[];
+    streams: (string)[];
+    over: boolean;
+}
+
+export interface MetricName {
+    group: string;
+    name: string;
 }
 
 export interface Outcome {
@@ -75,8 +287,40 @@ export interface PageSession {
     message: string;
 }
 
+export interface RankExit {
+    rank: number;
+    node: string;
+    code: number | null;
+    text: string;
+}
+
 export interface ResultsAnswer {
     results: (Outcome)[];
+}
+
+export interface RungView {
+    units: number;
+    trials: (number)[];
+    values: (number | null)[];
+    cut: number | null;
+    stopped: number;
+}
+
+export interface StoryAnswer {
+    events: (StoryEvent)[];
+    more: boolean;
+}
+
+export interface StoryEvent {
+    id: number;
+    at: number;
+    trial: number | null;
+    subject: string;
+    event: string;
+    before: string;
+    after: string;
+    why: string;
+    decisions: (string)[];
 }
 
 export interface TicketAnswer {
@@ -110,6 +354,54 @@ export interface Trial {
     logPolicyMatched: string | null;
     attempts: number;
     stopCause: string | null;
+}
+
+export interface TrialBoard {
+    trial: TrialHead;
+    attempts: (Attempt)[];
+    metrics: (MetricName)[];
+    curves: Curves | null;
+    log: (LogLine)[];
+}
+
+export interface TrialCurve {
+    group: string;
+    metric: string;
+    x: (number)[];
+    y: (number | null)[];
+}
+
+export interface TrialCurves {
+    xName: string;
+    curves: (TrialCurve)[];
+}
+
+export interface TrialHead {
+    id: number;
+    experimentId: number;
+    experiment: string;
+    taskId: string;
+    state: string;
+    why: string;
+    user: string;
+    userId: number;
+    workspaceId: number;
+    unmanaged: boolean;
+    metric: string;
+    smallerIsBetter: boolean;
+    hparams: Json;
+    best: number | string | null;
+    bestSteps: number | null;
+    bestCheckpoint: string | null;
+    steps: number;
+    progress: number;
+    restarts: number;
+    maxRestarts: number;
+    started: number;
+    ended: number | null;
+    slotSeconds: number;
+    checkpoints: number;
+    checkpointSize: number;
 }
 
 export interface User {

@@ -1,0 +1,346 @@
+"""Answers behind the views of the web page: one call each, slim rows in columns, times in seconds since 1970.
+
+Numbers that JSON has no word for (NaN, infinities) are the strings "NaN", "Infinity" and "-Infinity".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainmaster.master.api.shapes import Shape
+
+
+class MetricName(Shape):
+    group: str
+    name: str
+
+
+class RungView(Shape):
+    """A rung of a bracket. `units`: how far a trial trains before it is compared here. `trials` reached it, the best
+    first, with their `values`; null: it failed here. `cut`: the worst value that goes on now. `stopped`: how many
+    were stopped here."""
+
+    units: int
+    trials: list[int]
+    values: list[float | None]
+    cut: float | None
+    stopped: int
+
+
+class BracketView(Shape):
+    rungs: list[RungView]
+    trials: int
+    running: int
+
+
+class ExperimentHead(Shape):
+    """What stands above every tab of an experiment. `state` has the phases of active ones (RUNNING, QUEUED, ...);
+    `why` is one sentence on it. `time_metric`: units of `max_time`. `slot_seconds`: what its jobs have used.
+    `seconds_saved`: slot-seconds that its stopped trials would have used further, at their own speed, had they trained
+    to `max_time`; null where nothing is stopped early."""
+
+    id: int
+    name: str
+    state: str
+    why: str
+    description: str
+    notes: str
+    labels: list[str]
+    archived: bool
+    unmanaged: bool
+    user: str
+    user_id: int
+    project_id: int
+    project: str
+    workspace_id: int
+    workspace: str
+    parent: int | None
+    job_id: str
+    pool: str
+    started: float
+    ended: float | None
+    progress: float
+    searcher: str
+    metric: str
+    smaller_is_better: bool
+    time_metric: str
+    max_time: int | None
+    max_trials: int | None
+    slots: int
+    priority: int | None
+    weight: float | None
+    max_slots: int | None
+    trials: int
+    counts: dict[str, int]
+    best: float | str | None
+    best_trial: int | None
+    checkpoints: int
+    checkpoint_size: int
+    slot_seconds: float
+    seconds_saved: float | None
+
+
+class Curves(Shape):
+    """Series over one grid `x` of `x_name` (batches, epochs, seconds, slotHours, or a reported metric). `y` has a row
+    for each of `trials`; null where a trial reported nothing near. `last`: where each series ends. `seq`: give it as
+    `since` to get only trials that have reported more. `whole`: all trials are here (else only those that changed)."""
+
+    group: str
+    metric: str
+    x_name: str
+    x: list[float]
+    trials: list[int]
+    y: list[list[float | None]]
+    last: list[float | None]
+    whole: bool
+    seq: int
+
+
+class ExperimentBoard(Shape):
+    """All of an experiment that its page shows first. `rows`: its trials, values in the order of `columns`. `hparams`:
+    those that differ between trials, as columns `hp.NAME`; `constants`: the others."""
+
+    experiment: ExperimentHead
+    metrics: list[MetricName]
+    hparams: list[str]
+    constants: dict[str, Any]
+    columns: list[str]
+    rows: list[list[Any]]
+    brackets: list[BracketView]
+    curves: Curves | None
+
+
+class StoryEvent(Shape):
+    """Why something happened. `subject`: experiment, trial or search; `trial` is null for the experiment's own."""
+
+    id: int
+    at: float
+    trial: int | None
+    subject: str
+    event: str
+    before: str
+    after: str
+    why: str
+    decisions: list[str]
+
+
+class StoryAnswer(Shape):
+    """Events in the order in which they happened; `more`: there are further ones behind the last."""
+
+    events: list[StoryEvent]
+    more: bool
+
+
+class RankExit(Shape):
+    rank: int
+    node: str
+    code: int | None
+    text: str
+
+
+class AttemptCheckpoint(Shape):
+    uuid: str
+    at: float
+    steps: int
+    size: int
+    state: str
+
+
+class Attempt(Shape):
+    """One job of a trial: when it was asked for, went to the scheduler, began and ended (null: not yet), until when it
+    may run (`ends_at`), what it waits for (`waits`), when the scheduler expects to start it (`expected_start`), how it
+    ended. `lost_steps`: steps that a later attempt had to do again. `trained_to`: its last step."""
+
+    id: str
+    attempt: int
+    state: str
+    created: float
+    submitted: float | None
+    started: float | None
+    ended: float | None
+    ends_at: float | None
+    expected_start: float | None
+    waits: str
+    job: str | None
+    cluster: str
+    pool: str
+    slots: int
+    nodes: list[str]
+    outcome: str | None
+    how: str
+    preempt_reason: str | None
+    preempted_at: float | None
+    exits: list[RankExit]
+    checkpoints: list[AttemptCheckpoint]
+    trained_from: int | None
+    trained_to: int | None
+    lost_steps: int
+    slot_seconds: float
+
+
+class AttemptsAnswer(Shape):
+    attempts: list[Attempt]
+
+
+class TrialHead(Shape):
+    """What stands above every tab of a trial. `why`: its state in one sentence."""
+
+    id: int
+    experiment_id: int
+    experiment: str
+    task_id: str
+    state: str
+    why: str
+    user: str
+    user_id: int
+    workspace_id: int
+    unmanaged: bool
+    metric: str
+    smaller_is_better: bool
+    hparams: dict[str, Any]
+    best: float | str | None
+    best_steps: int | None
+    best_checkpoint: str | None
+    steps: int
+    progress: float
+    restarts: int
+    max_restarts: int
+    started: float
+    ended: float | None
+    slot_seconds: float
+    checkpoints: int
+    checkpoint_size: int
+
+
+class LogLine(Shape):
+    """`level` is a word such as ERROR; `text` is one line without its break."""
+
+    id: int
+    at: float
+    level: str
+    rank: int | None
+    node: str | None
+    attempt: int | None
+    stream: str | None
+    text: str
+
+
+class TrialBoard(Shape):
+    """All of a trial that its page shows first. `curves`: the searcher's metric over steps. `log`: its last lines."""
+
+    trial: TrialHead
+    attempts: list[Attempt]
+    metrics: list[MetricName]
+    curves: Curves | None
+    log: list[LogLine]
+
+
+class TrialCurve(Shape):
+    group: str
+    metric: str
+    x: list[float]
+    y: list[float | None]
+
+
+class TrialCurves(Shape):
+    """Each metric of a trial over its own steps."""
+
+    x_name: str
+    curves: list[TrialCurve]
+
+
+class HomeExperiment(Shape):
+    """An experiment on the first page. `why`: one sentence; `place`: of its oldest waiting job in its queue; `recent`:
+    the best values so far, the newest last; `eta`: when it is done at its present speed, seconds since 1970."""
+
+    id: int
+    name: str
+    state: str
+    why: str
+    user: str
+    user_id: int
+    workspace_id: int
+    pool: str
+    since: float
+    progress: float
+    metric: str
+    smaller_is_better: bool
+    best: float | str | None
+    recent: list[float]
+    trials: int
+    running: int
+    waiting: int
+    slots_used: int
+    slot_seconds: float
+    expected_start: float | None
+    place: int | None
+    failed_trial: int | None
+    failed_line: int | None
+    eta: float | None
+
+
+class HomeTask(Shape):
+    id: str
+    kind: str
+    name: str
+    state: str
+    ready: bool
+    why: str
+    since: float
+    address: str | None
+
+
+class HomePool(Shape):
+    """`rests`: why nothing is submitted to it, empty where it works."""
+
+    name: str
+    cluster: str
+    slots: int
+    used: int
+    waiting: int
+    rests: str
+    accelerator: str
+
+
+class HomeAnswer(Shape):
+    """What its user needs to know. `needs`: ended badly in the last seven days and not looked at, or cannot go on;
+    `runs` and `waits`: theirs. `others`: experiments of others that run. `at`: when it was read."""
+
+    at: float
+    needs: list[HomeExperiment]
+    runs: list[HomeExperiment]
+    waits: list[HomeExperiment]
+    done: list[HomeExperiment]
+    tasks: list[HomeTask]
+    pools: list[HomePool]
+    total: int
+    others: int
+
+
+class LogBin(Shape):
+    lines: int
+    errors: int
+    matches: int
+
+
+class LogWindow(Shape):
+    """Lines around a place of a log of `total` lines (those that the filter admits). `before`: how many of them lie
+    before the window. `bins`: the whole log in pieces of equal length, for a map at its side. `first_error`: the
+    first line of level ERROR or above; `over`: no more will come."""
+
+    task_id: str
+    title: str
+    experiment_id: int | None
+    trial_id: int | None
+    total: int
+    before: int
+    matches: int
+    lines: list[LogLine]
+    bins: list[LogBin]
+    first_error: int | None
+    last_id: int
+    ranks: list[int]
+    nodes: list[str]
+    attempts: list[int]
+    streams: list[str]
+    over: bool
