@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Table, delete, insert, select, text, update
 from trainmaster.master.db.searches import search_events, search_versions
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Story, Task, Trial, metrics, task_logs
 from trainmaster.master.search import Search
-from trainmaster.master.search.actions import Action, Create, Shutdown, StopTrial
+from trainmaster.master.search.actions import Action, Create, ExitReason, Shutdown, StopTrial
 
 CLUSTER = "elsewhere"
 EPOCH_STEPS = 100  # batches of an epoch
@@ -200,7 +200,9 @@ class _Play:
         before = "STOPPING_COMPLETED" if one.stop else "ACTIVE"
         self._tell(one, "trial", "AllocationEnded", before, state, one.reason, [f"the trial ends as {state}"])
         key = one.order.request_id
-        self._take(self.search.exited(key) if state == "COMPLETED" else self.search.exited_early(key, "ERRORED"))
+        self._take(
+            self.search.exited(key) if state == "COMPLETED" else self.search.exited_early(key, ExitReason.ERRORED)
+        )
 
     def _loss(self, one: _Training) -> tuple[float, float]:
         hp = one.order.hparams
