@@ -18,6 +18,7 @@ from trainmaster.master.api import (
     bulk,
     cancellation,
     checkpoint_files,
+    checkpoint_table,
     checkpoints,
     cluster,
     commands,
@@ -100,6 +101,7 @@ PARTS = (
     *(
         experiment_search,
         experiment_table,
+        checkpoint_table,
         experiment_views,
         trial_views,
         home_view,

@@ -26,6 +26,7 @@ WANTED = (
     "AttemptsAnswer",
     "TrialCurves",
     "LogWindow",
+    "CheckpointTable",
 )
 HEAD = """/**
  * What the master's answers hold.

@@ -59,6 +59,11 @@ export interface BracketView {
     running: number;
 }
 
+export interface CheckpointTable {
+    columns: (string)[];
+    rows: ((unknown)[])[];
+}
+
 export interface Curves {
     group: string;
     metric: string;

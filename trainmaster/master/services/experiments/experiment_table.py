@@ -189,13 +189,14 @@ def _measured(name: str) -> tuple[ColumnElement[Any], str]:
 
 
 def _row(row: Sequence[Any], phases: Mapping[int, str]) -> list[Any]:
-    cells = [_cell(value) for value in row]
+    cells = [cell(value) for value in row]
     if cells[1] == State.ACTIVE:
         cells[1] = phases.get(cells[0], "QUEUED")
     return cells
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """A value as JSON has it: odd numbers and structures as words, long texts cut."""
     if isinstance(value, float):
         if math.isfinite(value):
             return value

@@ -1,0 +1,34 @@
+"""Endpoints behind the web page's tables of checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.shapes import Shape
+from trainmaster.master.services.experiments import checkpoint_table
+
+router = APIRouter(prefix="/api/x1", tags=["checkpoints"])
+
+
+class CheckpointTable(Shape):
+    """`rows`: values in the order of `columns`, the newest first; times are seconds since 1970."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+
+
+@router.get("/experiments/{experiment_id}/checkpoints")
+def of_experiment(experiment_id: int, services: UsesServices, caller: UserCaller) -> CheckpointTable:
+    return _answer(checkpoint_table.table(services.store, experiment_id=experiment_id))
+
+
+@router.get("/trials/{trial_id}/checkpoints")
+def of_trial(trial_id: int, services: UsesServices, caller: UserCaller) -> CheckpointTable:
+    return _answer(checkpoint_table.table(services.store, trial_id=trial_id))
+
+
+def _answer(rows: Any) -> CheckpointTable:
+    return CheckpointTable(columns=list(checkpoint_table.COLUMNS), rows=[list(row) for row in rows])

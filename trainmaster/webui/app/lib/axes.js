@@ -1,0 +1,150 @@
+/** Axes of values that come in a table's column: numbers on a plain or logarithmic scale, words in a row. */
+
+/** @typedef {{ readonly [name: string]: unknown }} Values */
+/**
+ * @typedef {object} Axis
+ * @property {string} name of the column
+ * @property {boolean} log
+ * @property {number} low of numbers; 0 for words
+ * @property {number} high
+ * @property {string[] | null} words the values of a column of words, in order
+ * @property {(value: unknown) => number | null} place from 0 to 1; null where there is no value
+ * @property {(place: number) => number} value the number at a place
+ */
+
+const MOST_WORDS = 40;
+const LOG_FROM = 100; // a range of positive numbers this many times wide is shown on a logarithmic scale
+
+/**
+ * The axis of a column; null where it has fewer than two different values.
+ * @param {string} name
+ * @param {readonly Values[]} rows
+ * @returns {Axis | null}
+ */
+export function scaleOf(name, rows) {
+    let low = Infinity;
+    let high = -Infinity;
+    let numbers = true;
+    /** @type {Set<string>} */
+    const words = new Set();
+    for (const row of rows) {
+        const value = row[name];
+        if (value === null || value === undefined) continue;
+        if (typeof value === "number" && Number.isFinite(value)) {
+            low = Math.min(low, value);
+            high = Math.max(high, value);
+        } else if (!isOddNumber(value)) {
+            numbers = false;
+        }
+        if (words.size <= MOST_WORDS) words.add(wordOf(value));
+    }
+    if (words.size < 2) return null;
+    return numbers ? (low < high ? numeric(name, low, high) : null) : worded(name, [...words].sort(compared));
+}
+
+/** NaN and infinities come as words. @param {unknown} value */
+function isOddNumber(value) {
+    return value === "NaN" || value === "Infinity" || value === "-Infinity";
+}
+
+/** @param {unknown} value */
+function wordOf(value) {
+    return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** @param {string} a @param {string} b */
+function compared(a, b) {
+    return Number(a) - Number(b) || (a < b ? -1 : a > b ? 1 : 0);
+}
+
+/**
+ * @param {string} name
+ * @param {number} low
+ * @param {number} high
+ * @param {boolean} [log]
+ * @returns {Axis}
+ */
+export function numeric(name, low, high, log = low > 0 && high / low >= LOG_FROM) {
+    const turn = log ? Math.log : (/** @type {number} */ value) => value;
+    const back = log ? Math.exp : (/** @type {number} */ value) => value;
+    const first = turn(low);
+    const length = turn(high) - first;
+    return {
+        name,
+        log,
+        low,
+        high,
+        words: null,
+        place: value =>
+            typeof value === "number" && Number.isFinite(value) && (!log || value > 0)
+                ? (turn(value) - first) / length
+                : null,
+        value: place => back(first + place * length),
+    };
+}
+
+/**
+ * @param {string} name
+ * @param {string[]} words
+ * @returns {Axis}
+ */
+function worded(name, words) {
+    const places = new Map(words.map((word, at) => [word, (at + 0.5) / words.length]));
+    return {
+        name,
+        log: false,
+        low: 0,
+        high: words.length,
+        words,
+        place: value => (value === null || value === undefined ? null : (places.get(wordOf(value)) ?? null)),
+        value: place => Math.min(words.length - 1, Math.max(0, Math.floor(place * words.length))),
+    };
+}
+
+/**
+ * A range that somebody has chosen on an axis, as text in an address: `0.001..0.01`, or `adam` for a word.
+ * @param {Axis} axis
+ * @param {number} from place
+ * @param {number} to place
+ */
+export function rangeText(axis, from, to) {
+    const [low, high] = from <= to ? [from, to] : [to, from];
+    if (axis.words) {
+        return axis.words.filter((_, at, all) => inside((at + 0.5) / all.length, low, high)).join("|");
+    }
+    return `${short(axis.value(low))}..${short(axis.value(high))}`;
+}
+
+/**
+ * The same read again, as places; null for a text that is none.
+ * @param {Axis} axis
+ * @param {string} text
+ * @returns {[number, number] | null}
+ */
+export function rangePlaces(axis, text) {
+    if (axis.words) {
+        const places = text.split("|").map(word => axis.place(word) ?? Number.NaN);
+        const half = 0.5 / axis.words.length;
+        const range = /** @type {[number, number]} */ ([Math.min(...places) - half, Math.max(...places) + half]);
+        return Number.isNaN(range[0]) ? null : range;
+    }
+    const [low = "", high = ""] = text.split("..");
+    if (low.trim() === "" || high.trim() === "") return null;
+    const from = axis.place(Number(low));
+    const to = axis.place(Number(high));
+    return from === null || to === null ? null : [Math.min(from, to), Math.max(from, to)];
+}
+
+/**
+ * @param {number} place
+ * @param {number} low
+ * @param {number} high
+ */
+export function inside(place, low, high) {
+    return place >= low - 1e-9 && place <= high + 1e-9;
+}
+
+/** @param {number} value */
+function short(value) {
+    return String(Number(value.toPrecision(4)));
+}

@@ -1,0 +1,66 @@
+/**
+ * Which hyperparameters matter: PED-ANOVA (Watanabe, Bansal, Hutter 2023, arXiv:2304.10255), over a search's trials.
+ *
+ * The values of the best trials are compared with those of all: the more the two distributions differ (Pearson's
+ * divergence), the more that hyperparameter decides who is among the best.
+ */
+
+import { scaleOf } from "./axes.js";
+
+/** @import { Axis } from "./axes.js" */
+
+export const FEWEST = 10; // trials with a value: below, chance decides
+const BEST = 0.1; // share of the trials that count as the best
+const BINS = 20;
+const PRIOR = 0.5; // counts added to each bin, so that few trials do not look certain
+
+/**
+ * @param {readonly { readonly [name: string]: unknown }[]} rows
+ * @param {readonly string[]} names columns of hyperparameters
+ * @param {(row: { readonly [name: string]: unknown }) => number | null} goal smaller is better; null: no value
+ * @returns {{ name: string, share: number }[]} shares add to 1, the largest first; empty for too few trials
+ */
+export function importance(rows, names, goal) {
+    const judged = rows
+        .map(row => ({ row, value: goal(row) }))
+        .filter(one => one.value !== null && Number.isFinite(one.value))
+        .sort((a, b) => Number(a.value) - Number(b.value));
+    if (judged.length < FEWEST) return [];
+    const best = judged.slice(0, Math.max(3, Math.round(judged.length * BEST))).map(one => one.row);
+    const all = judged.map(one => one.row);
+    const found = names.map(name => {
+        const axis = scaleOf(name, all);
+        return { name, share: axis === null ? 0 : divergence(axis, best, all) };
+    });
+    const sum = found.reduce((total, one) => total + one.share, 0);
+    return found
+        .map(one => ({ name: one.name, share: sum > 0 ? one.share / sum : 0 }))
+        .sort((a, b) => b.share - a.share || a.name.localeCompare(b.name));
+}
+
+/**
+ * @param {Axis} axis
+ * @param {readonly { readonly [name: string]: unknown }[]} best
+ * @param {readonly { readonly [name: string]: unknown }[]} all
+ */
+function divergence(axis, best, all) {
+    const bins = axis.words ? axis.words.length : BINS;
+    const p = shares(axis, best, bins);
+    const q = shares(axis, all, bins);
+    return p.reduce((sum, here, at) => sum + (q[at] ?? 1) * (here / (q[at] ?? 1) - 1) ** 2, 0);
+}
+
+/**
+ * @param {Axis} axis
+ * @param {readonly { readonly [name: string]: unknown }[]} rows
+ * @param {number} bins
+ */
+function shares(axis, rows, bins) {
+    const counts = new Array(bins).fill(PRIOR / bins);
+    for (const row of rows) {
+        const place = axis.place(row[axis.name]);
+        if (place !== null) counts[Math.min(bins - 1, Math.floor(place * bins))] += 1;
+    }
+    const sum = counts.reduce((total, one) => total + one, 0);
+    return counts.map(one => one / sum);
+}

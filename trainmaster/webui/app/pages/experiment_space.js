@@ -1,0 +1,324 @@
+/** The space that a search looks through: parallel coordinates, which hyperparameters matter, two of them as points. */
+import { useMemo } from "../../vendor/preact/hooks.js";
+import { signal } from "../../vendor/signals/signals.js";
+import { inside, rangePlaces, scaleOf } from "../lib/axes.js";
+import { count, percent, plural, visible } from "../lib/format.js";
+import { importance } from "../lib/importance.js";
+import { State, Value } from "../ui/cells.js";
+import { Parallel } from "../ui/parallel.js";
+import { href, place, setQuery } from "../ui/router.js";
+import { Scatter } from "../ui/scatter.js";
+import { fixedRows, Table } from "../ui/table.js";
+import { component, tags } from "../ui/tags.js";
+
+/** @import { ExperimentView } from "./experiment.js" */
+/** @import { Values } from "../lib/axes.js" */
+
+const { a, button, div, h2, label, li, option, p, section, select, span, ul } = tags;
+
+const MOST_AXES = 10; // of the most important hyperparameters, beside the value
+
+export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
+    const { board, trials, marks } = view;
+    const { smallerIsBetter, metric } = board.experiment;
+    const names = board.hparams.map(name => `hp.${name}`);
+    const at = place.value;
+    const goal = (/** @type {Values} */ row) => {
+        const best = row["best"];
+        return typeof best === "number" ? (smallerIsBetter ? best : -best) : null;
+    };
+    const shares = useMemo(() => importance(trials, names, goal), [trials]);
+    const ordered = shares.length ? shares.map(one => one.name) : names;
+    const axes = useMemo(
+        () => [...ordered.filter(name => scaleOf(name, trials)).slice(0, MOST_AXES), "best"],
+        [shares],
+    );
+    const ranges = readRanges(at.query.get("ranges") ?? "");
+    const chosen = useMemo(() => within(trials, ranges), [trials, at.query.get("ranges")]);
+    const titleOf = (/** @type {string} */ name) => (name === "best" ? metric : name.replace(/^hp\./, ""));
+    const x = at.query.get("hx") || ordered[0] || "";
+    const y = at.query.get("hy") || "best";
+    const colour = at.query.get("hc") ?? "";
+    if (names.length === 0) {
+        return div(
+            { class: "empty" },
+            p(null, "All trials have the same hyperparameters: there is no space to look at."),
+            Constants({ values: board.constants }),
+        );
+    }
+    return div(
+        { class: "tab-columns" },
+        section(
+            { class: "wide" },
+            div(
+                { class: "section-head" },
+                h2(null, "Trials across their hyperparameters"),
+                span(
+                    { class: "muted" },
+                    `${plural(chosen.length, "trial")} of ${count(trials.length)}; drag on an axis to choose a range`,
+                ),
+                Object.keys(ranges).length
+                    ? button({ type: "button", onClick: () => setQuery({ ranges: null }) }, "All trials")
+                    : null,
+                button(
+                    {
+                        type: "button",
+                        disabled: chosen.length === 0 || chosen.length === trials.length,
+                        onClick: () => {
+                            marks.value = new Set(chosen.map(row => Number(row["id"])));
+                        },
+                    },
+                    "Mark these",
+                ),
+            ),
+            Parallel({
+                rows: trials,
+                names: axes,
+                titleOf,
+                smaller: smallerIsBetter,
+                ranges,
+                onRanges: next => setQuery({ ranges: writeRanges(next) || null }),
+                marked: marks.value,
+            }),
+        ),
+        section(
+            null,
+            h2(null, "What matters"),
+            shares.length
+                ? Importance({ shares, titleOf, x, onPick: name => setQuery({ hx: name }) })
+                : p({ class: "muted" }, "Told from ten trials with a value on."),
+            Constants({ values: board.constants }),
+        ),
+        section(
+            null,
+            div(
+                { class: "section-head" },
+                h2(null, "Two of them"),
+                Choice({
+                    text: "Across",
+                    value: x,
+                    names: [...ordered, "best"],
+                    titleOf,
+                    onPick: one => setQuery({ hx: one }),
+                }),
+                Choice({
+                    text: "Up",
+                    value: y,
+                    names: ["best", ...ordered],
+                    titleOf,
+                    onPick: one => setQuery({ hy: one }),
+                }),
+                Choice({
+                    text: "Colour",
+                    value: colour,
+                    names: ["", ...ordered, "best"],
+                    titleOf,
+                    onPick: one => setQuery({ hc: one }),
+                }),
+            ),
+            Scatter({
+                rows: chosen,
+                x,
+                y,
+                colour,
+                titleOf,
+                marked: marks.value,
+                onPick: id => {
+                    const next = new Set(marks.value);
+                    if (!next.delete(id)) next.add(id);
+                    marks.value = next;
+                },
+            }),
+        ),
+        section(
+            { class: "wide fixed-table" },
+            h2(null, "These trials"),
+            Chosen({ rows: chosen, names: ordered, metric, experiment: board.experiment.id }),
+        ),
+    );
+});
+
+const Importance = component(
+    (
+        /** @type {{ shares: { name: string, share: number }[], titleOf: (name: string) => string, x: string, onPick: (name: string) => void }} */ {
+            shares,
+            titleOf,
+            x,
+            onPick,
+        },
+    ) =>
+        ul(
+            { class: "bars", "aria-label": "Importance of hyperparameters" },
+            shares
+                .slice(0, 20)
+                .map(one =>
+                    li(
+                        { key: one.name },
+                        button(
+                            {
+                                type: "button",
+                                class: "plain",
+                                "aria-pressed": one.name === x,
+                                title: visible(one.name),
+                                onClick: () => onPick(one.name),
+                            },
+                            visible(titleOf(one.name), 40),
+                        ),
+                        span(
+                            { class: "bar", "aria-hidden": "true" },
+                            span({ style: { width: `${Math.max(1, one.share * 100)}%` } }),
+                        ),
+                        span({ class: "number" }, percent(one.share)),
+                    ),
+                ),
+        ),
+);
+
+const Constants = component((/** @type {{ values: { [name: string]: unknown } }} */ { values }) => {
+    const names = Object.keys(values);
+    if (names.length === 0) return null;
+    return div(
+        { class: "constants" },
+        span({ class: "muted" }, "The same in all: "),
+        names
+            .slice(0, 50)
+            .map((name, at) =>
+                span({ key: name }, at ? ", " : "", `${visible(name, 60)} ${visible(plain(values[name]), 60)}`),
+            ),
+        names.length > 50 ? ` and ${names.length - 50} more` : "",
+    );
+});
+
+/** @param {unknown} value */
+function plain(value) {
+    return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+const Choice = component(
+    (
+        /** @type {{ text: string, value: string, names: string[], titleOf: (name: string) => string, onPick: (name: string) => void }} */ {
+            text,
+            value,
+            names,
+            titleOf,
+            onPick,
+        },
+    ) =>
+        label(
+            { class: "chart-tool" },
+            text,
+            select(
+                { value, onChange: event => onPick(event.currentTarget.value) },
+                names.map(name => option({ key: name, value: name }, name ? visible(titleOf(name), 40) : "one")),
+            ),
+        ),
+);
+
+const Chosen = component(
+    (
+        /** @type {{ rows: readonly Values[], names: string[], metric: string, experiment: number }} */ {
+            rows,
+            names,
+            metric,
+        },
+    ) => {
+        const list = useMemo(
+            () =>
+                fixedRows(
+                    signal(
+                        [...rows].sort(
+                            (one, other) =>
+                                Number(one["rank"] ?? 1e9) - Number(other["rank"] ?? 1e9) ||
+                                Number(one["id"]) - Number(other["id"]),
+                        ),
+                    ),
+                ),
+            [rows],
+        );
+        return Table({
+            label: "Trials in the chosen ranges",
+            rows: list,
+            rowKey: (/** @type {Values} */ row) => Number(row["id"]),
+            address: (/** @type {Values} */ row) => href(`trials/${row["id"]}`),
+            columns: [
+                {
+                    key: "id",
+                    title: "Trial",
+                    width: 90,
+                    unsorted: true,
+                    cell: (/** @type {Values} */ row) =>
+                        a({ href: href(`trials/${row["id"]}`), tabIndex: -1 }, String(row["id"])),
+                },
+                {
+                    key: "state",
+                    title: "State",
+                    width: 110,
+                    unsorted: true,
+                    cell: (/** @type {Values} */ row) => State({ state: String(row["state"]) }),
+                },
+                {
+                    key: "best",
+                    title: visible(metric, 40),
+                    width: 100,
+                    align: "right",
+                    unsorted: true,
+                    cell: (/** @type {Values} */ row) => Value({ value: row["best"] }),
+                },
+                ...names.map(name => ({
+                    key: name,
+                    title: visible(name.replace(/^hp\./, ""), 40),
+                    width: 110,
+                    align: /** @type {const} */ ("right"),
+                    unsorted: true,
+                    cell: (/** @type {Values} */ row) => Value({ value: row[name] }),
+                })),
+            ],
+        });
+    },
+);
+
+/** @param {string} text @returns {Record<string, string>} */
+function readRanges(text) {
+    return Object.fromEntries(
+        text
+            .split(",")
+            .map(part => [part.slice(0, part.indexOf(":")), part.slice(part.indexOf(":") + 1)].map(decoded))
+            .filter(([name, range]) => name && range),
+    );
+}
+
+/** @param {Record<string, string>} ranges */
+function writeRanges(ranges) {
+    return Object.entries(ranges)
+        .map(([name, range]) => `${escaped(name)}:${escaped(range)}`)
+        .join(",");
+}
+
+/** Names may hold what separates them. @param {string} text */
+function escaped(text) {
+    return text.replace(/[%,:]/g, one => encodeURIComponent(one));
+}
+
+/** @param {string} text */
+function decoded(text) {
+    try {
+        return decodeURIComponent(text);
+    } catch {
+        return text;
+    }
+}
+
+/** @param {readonly Values[]} rows @param {Record<string, string>} ranges */
+function within(rows, ranges) {
+    const tests = Object.entries(ranges).flatMap(([name, text]) => {
+        const axis = scaleOf(name, rows);
+        const range = axis ? rangePlaces(axis, text) : null;
+        return axis && range ? [{ axis, range }] : [];
+    });
+    return rows.filter(row =>
+        tests.every(({ axis, range }) => {
+            const found = axis.place(row[axis.name]);
+            return found !== null && inside(found, range[0], range[1]);
+        }),
+    );
+}

@@ -1,0 +1,243 @@
+/** Parallel coordinates: a line a trial, an axis a hyperparameter; ranges are chosen on the axes. */
+import { useCallback, useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
+import { useSignal } from "../../vendor/signals/signals.js";
+import { inside, rangePlaces, rangeText, scaleOf } from "../lib/axes.js";
+import { tick, visible } from "../lib/format.js";
+import { cividis, Drawing } from "./canvas.js";
+import { component, tags } from "./tags.js";
+
+/** @import { Axis, Values } from "../lib/axes.js" */
+
+const { button, div, input, label, span } = tags;
+
+const HEIGHT = 320;
+const TOP = 12;
+const BOTTOM = 12;
+const SIDE = 70;
+const SLICE = 1500; // lines drawn between two looks at the pointer
+const GRAB = 14; // pixels beside an axis
+
+/**
+ * @typedef {object} ParallelProperties
+ * @property {readonly Values[]} rows with `id`
+ * @property {string[]} names of the axes, the last one gives the colours
+ * @property {(name: string) => string} titleOf
+ * @property {boolean} smaller whether a small value of the last axis is good
+ * @property {Record<string, string>} ranges as `rangeText` writes them
+ * @property {(ranges: Record<string, string>) => void} onRanges
+ * @property {ReadonlySet<number>} marked
+ */
+export const Parallel = component(
+    (/** @type {ParallelProperties} */ { rows, names, titleOf, smaller, ranges, onRanges, marked }) => {
+        const axes = useMemo(() => names.flatMap(name => scaleOf(name, rows) ?? []), [rows, names.join("\n")]);
+        const dragged = useSignal(/** @type {{ at: number, from: number, to: number } | null} */ (null));
+        const width = useRef(0);
+        const lines = useMemo(() => places(rows, axes, smaller), [rows, axes, smaller]);
+        const chosen = useMemo(() => {
+            /** @type {Map<number, [number, number]>} */
+            const found = new Map();
+            for (const [at, axis] of axes.entries()) {
+                const text = ranges[axis.name];
+                const range = text === undefined ? null : rangePlaces(axis, text);
+                if (range) found.set(at, range);
+            }
+            const drag = dragged.value;
+            if (drag) found.set(drag.at, [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)]);
+            return found;
+        }, [axes, ranges, dragged.value]);
+        const under = useRef(0);
+        useEffect(() => () => cancelAnimationFrame(under.current), []);
+        const draw = useCallback(
+            (/** @type {CanvasRenderingContext2D} */ pen, /** @type {import("./canvas.js").Sheet} */ sheet) => {
+                width.current = sheet.width;
+                cancelAnimationFrame(under.current);
+                const inChoice = (/** @type {Line} */ line) =>
+                    [...chosen].every(([at, [low, high]]) => {
+                        const place = line.places[at] ?? null;
+                        return place !== null && inside(place, low, high);
+                    });
+                const front = lines.filter(inChoice);
+                if (front.length < lines.length) {
+                    pen.strokeStyle = sheet.colour("--faded");
+                    pen.globalAlpha = 0.25;
+                    pen.beginPath();
+                    const kept = new Set(front);
+                    for (const line of lines) if (!kept.has(line)) trace(pen, line, sheet.width, axes.length);
+                    pen.stroke();
+                    pen.globalAlpha = 1;
+                }
+                let at = 0;
+                const piece = () => {
+                    // The good ones last, on top of the others.
+                    for (const end = Math.min(front.length, at + SLICE); at < end; at += 1) {
+                        const line = front[at];
+                        if (!line) continue;
+                        const bold = marked.has(line.id);
+                        pen.strokeStyle = bold ? sheet.colour("--series-2") : cividis(line.good);
+                        pen.globalAlpha = bold ? 1 : front.length > 300 ? 0.35 : 0.7;
+                        pen.lineWidth = bold ? 2.5 : 1;
+                        pen.beginPath();
+                        trace(pen, line, sheet.width, axes.length);
+                        pen.stroke();
+                    }
+                    pen.globalAlpha = 1;
+                    drawAxes(pen, sheet, axes, chosen);
+                    if (at < front.length) under.current = requestAnimationFrame(piece);
+                };
+                piece();
+            },
+            [lines, chosen, marked],
+        );
+        /** @param {number} x @param {number} y @param {"move" | "down" | "up" | "leave"} what */
+        const onPointer = (x, y, what) => {
+            const place = Math.min(1, Math.max(0, 1 - (y - TOP) / (HEIGHT - TOP - BOTTOM)));
+            const drag = dragged.value;
+            if (what === "down") {
+                const at = axes.findIndex((_, one) => Math.abs(axisX(one, axes.length, width.current) - x) < GRAB);
+                if (at >= 0) dragged.value = { at, from: place, to: place };
+            } else if (drag && what === "move") {
+                dragged.value = { ...drag, to: place };
+            } else if (drag && what === "up") {
+                dragged.value = null;
+                const axis = axes[drag.at];
+                if (!axis) return;
+                const { [axis.name]: _, ...rest } = ranges;
+                const wide = Math.abs(drag.to - drag.from) > 0.01;
+                onRanges(wide ? { ...rest, [axis.name]: rangeText(axis, drag.from, drag.to) } : rest);
+            }
+        };
+        if (axes.length < 2) return div({ class: "muted" }, "Nothing to compare yet: no two trials differ.");
+        const words = `Parallel coordinates of ${lines.length} trials over ${axes.map(one => titleOf(one.name)).join(", ")}. The table below has the same trials.`;
+        return div(
+            { class: "parallel" },
+            Drawing({ label: visible(words, 600), height: HEIGHT, draw, onPointer, class: "brushed" }),
+            div(
+                { class: "parallel-axes" },
+                axes.map(axis => Range({ key: axis.name, axis, title: titleOf(axis.name), ranges, onRanges })),
+            ),
+        );
+    },
+);
+
+/** An axis' name, and its range for the keyboard. */
+const Range = component(
+    (
+        /** @type {{ axis: Axis, title: string, ranges: Record<string, string>, onRanges: (ranges: Record<string, string>) => void }} */ {
+            axis,
+            title,
+            ranges,
+            onRanges,
+        },
+    ) => {
+        const given = ranges[axis.name] ?? "";
+        const set = (/** @type {string} */ text) => {
+            const { [axis.name]: _, ...rest } = ranges;
+            onRanges(text && rangePlaces(axis, text) ? { ...rest, [axis.name]: text } : rest);
+        };
+        return label(
+            { class: "parallel-axis" },
+            span({ title: visible(axis.name) }, visible(title, 28)),
+            input({
+                type: "text",
+                value: given,
+                placeholder: axis.words ? axis.words.slice(0, 2).join("|") : `${tick(axis.low)}..${tick(axis.high)}`,
+                "aria-label": `Range of ${visible(title, 60)}`,
+                onChange: event => set(event.currentTarget.value.trim()),
+            }),
+            given
+                ? button({ type: "button", class: "plain", "aria-label": "Any value", onClick: () => set("") }, "×")
+                : null,
+        );
+    },
+);
+
+/** @typedef {{ id: number, good: number, places: (number | null)[] }} Line */
+
+/**
+ * @param {readonly Values[]} rows
+ * @param {Axis[]} axes
+ * @param {boolean} smaller
+ * @returns {Line[]} the best ones last
+ */
+function places(rows, axes, smaller) {
+    const goal = axes.at(-1);
+    return rows
+        .map(row => {
+            const place = goal ? goal.place(row[goal.name]) : null;
+            return {
+                id: Number(row["id"]),
+                good: place === null ? -1 : smaller ? 1 - place : place,
+                places: axes.map(axis => axis.place(row[axis.name])),
+            };
+        })
+        .sort((a, b) => a.good - b.good);
+}
+
+/** @param {number} at @param {number} count @param {number} width */
+function axisX(at, count, width) {
+    const side = Math.min(SIDE, width / (count * 2));
+    return side + ((width - 2 * side) * at) / Math.max(1, count - 1);
+}
+
+/** @param {CanvasRenderingContext2D} pen @param {Line} line @param {number} width @param {number} count */
+function trace(pen, line, width, count) {
+    let open = false;
+    for (const [at, place] of line.places.entries()) {
+        if (place === null) {
+            open = false;
+            continue;
+        }
+        const x = axisX(at, count, width);
+        const y = TOP + (1 - place) * (HEIGHT - TOP - BOTTOM);
+        if (open) pen.lineTo(x, y);
+        else pen.moveTo(x, y);
+        open = true;
+    }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {import("./canvas.js").Sheet} sheet
+ * @param {Axis[]} axes
+ * @param {Map<number, [number, number]>} chosen
+ */
+function drawAxes(pen, sheet, axes, chosen) {
+    const length = HEIGHT - TOP - BOTTOM;
+    pen.lineWidth = 1;
+    for (const [at, axis] of axes.entries()) {
+        const x = axisX(at, axes.length, sheet.width);
+        pen.strokeStyle = sheet.colour("--strong-line");
+        pen.beginPath();
+        pen.moveTo(x, TOP);
+        pen.lineTo(x, HEIGHT - BOTTOM);
+        pen.stroke();
+        const range = chosen.get(at);
+        if (range) {
+            pen.fillStyle = sheet.colour("--primary");
+            pen.globalAlpha = 0.45;
+            pen.fillRect(x - 5, TOP + (1 - Math.min(1, range[1])) * length, 10, (range[1] - range[0]) * length);
+            pen.globalAlpha = 1;
+        }
+        const marks = axis.words
+            ? axis.words.map((word, one, all) => /** @type {const} */ ([(one + 0.5) / all.length, word]))
+            : [0, 0.25, 0.5, 0.75, 1].map(place => /** @type {const} */ ([place, shortTick(axis.value(place))]));
+        pen.textAlign = at === axes.length - 1 ? "right" : "left";
+        pen.textBaseline = "middle";
+        for (const [place, word] of marks.slice(0, 12)) {
+            const y = TOP + (1 - place) * length;
+            const text = visible(word, 14);
+            const left = at === axes.length - 1 ? x - 6 : x + 6;
+            pen.strokeStyle = sheet.colour("--back");
+            pen.lineWidth = 4;
+            pen.strokeText(text, left, y);
+            pen.fillStyle = sheet.colour("--text");
+            pen.fillText(text, left, y);
+            pen.lineWidth = 1;
+        }
+    }
+}
+
+/** @param {number} value */
+function shortTick(value) {
+    return tick(Number(value.toPrecision(2)));
+}

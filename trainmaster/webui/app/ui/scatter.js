@@ -1,0 +1,132 @@
+/** Points of two values of each trial; a click marks the nearest one. */
+import { useCallback, useMemo } from "../../vendor/preact/hooks.js";
+import { useSignal } from "../../vendor/signals/signals.js";
+import { scaleOf } from "../lib/axes.js";
+import { number, tick, visible } from "../lib/format.js";
+import { cividis, Drawing } from "./canvas.js";
+import { component, tags } from "./tags.js";
+
+/** @import { Values } from "../lib/axes.js" */
+
+const { div, p } = tags;
+const BOX = { left: 66, top: 10, right: 14, bottom: 40 };
+const NEAR = 12; // pixels
+
+/**
+ * @typedef {object} ScatterProperties
+ * @property {readonly Values[]} rows with `id`
+ * @property {string} x column
+ * @property {string} y column
+ * @property {string} [colour] column
+ * @property {(name: string) => string} titleOf
+ * @property {ReadonlySet<number>} marked
+ * @property {(id: number) => void} onPick
+ * @property {number} [height]
+ */
+export const Scatter = component(
+    (/** @type {ScatterProperties} */ { rows, x, y, colour = "", titleOf, marked, onPick, height = 300 }) => {
+        const over = useSignal(/** @type {Values | null} */ (null));
+        const size = useSignal(0);
+        const across = useMemo(() => scaleOf(x, rows), [rows, x]);
+        const up = useMemo(() => scaleOf(y, rows), [rows, y]);
+        const tint = useMemo(() => (colour ? scaleOf(colour, rows) : null), [rows, colour]);
+        const points = useMemo(
+            () =>
+                rows.flatMap(row => {
+                    const px = across?.place(row[x]) ?? null;
+                    const py = up?.place(row[y]) ?? null;
+                    return px === null || py === null ? [] : [{ row, px, py }];
+                }),
+            [rows, across, up],
+        );
+        const draw = useCallback(
+            (/** @type {CanvasRenderingContext2D} */ pen, /** @type {import("./canvas.js").Sheet} */ sheet) => {
+                size.value = sheet.width;
+                if (!across || !up) return;
+                const wide = sheet.width - BOX.left - BOX.right;
+                const high = sheet.height - BOX.top - BOX.bottom;
+                pen.strokeStyle = sheet.colour("--line");
+                pen.fillStyle = sheet.colour("--muted");
+                pen.textBaseline = "middle";
+                for (const [axis, upright] of /** @type {const} */ ([
+                    [across, false],
+                    [up, true],
+                ])) {
+                    const marks = axis.words
+                        ? axis.words.slice(0, 8).map(word => /** @type {const} */ ([axis.place(word) ?? 0, word]))
+                        : [0, 0.25, 0.5, 0.75, 1].map(
+                              at => /** @type {const} */ ([at, tick(Number(axis.value(at).toPrecision(3)))]),
+                          );
+                    for (const [at, word] of marks) {
+                        const px = BOX.left + (upright ? 0 : at * wide);
+                        const py = BOX.top + (upright ? (1 - at) * high : high);
+                        pen.beginPath();
+                        pen.moveTo(px, py);
+                        if (upright) pen.lineTo(px + wide, py);
+                        else pen.lineTo(px, py - high);
+                        pen.stroke();
+                        pen.textAlign = upright ? "right" : "center";
+                        pen.fillText(visible(word, 12), upright ? px - 6 : px, upright ? py : py + 12);
+                    }
+                }
+                pen.textAlign = "center";
+                pen.fillText(visible(titleOf(x), 40), BOX.left + wide / 2, sheet.height - 8);
+                pen.save();
+                pen.translate(10, BOX.top + high / 2);
+                pen.rotate(-Math.PI / 2);
+                pen.fillText(visible(titleOf(y), 40), 0, 0);
+                pen.restore();
+                for (const { row, px, py } of points) {
+                    const bold = marked.has(Number(row["id"]));
+                    const share = tint?.place(row[colour]) ?? null;
+                    pen.fillStyle = bold
+                        ? sheet.colour("--series-2")
+                        : share === null
+                          ? sheet.colour("--series-1")
+                          : cividis(share);
+                    pen.globalAlpha = bold ? 1 : 0.65;
+                    pen.beginPath();
+                    pen.arc(BOX.left + px * wide, BOX.top + (1 - py) * high, bold ? 5 : 3, 0, 7);
+                    pen.fill();
+                }
+                pen.globalAlpha = 1;
+            },
+            [points, tint, marked, x, y],
+        );
+        /** @param {number} atX @param {number} atY @param {string} what */
+        const onPointer = (atX, atY, what) => {
+            let best = NEAR;
+            /** @type {Values | null} */
+            let found = null;
+            for (const { row, px, py } of points) {
+                const away = Math.hypot(
+                    BOX.left + px * (size.value - BOX.left - BOX.right) - atX,
+                    BOX.top + (1 - py) * (height - BOX.top - BOX.bottom) - atY,
+                );
+                if (away < best) {
+                    best = away;
+                    found = row;
+                }
+            }
+            over.value = what === "leave" ? null : found;
+            if (what === "up" && found) onPick(Number(found["id"]));
+        };
+        const told = over.value;
+        const words = `${points.length} trials: ${titleOf(y)} over ${titleOf(x)}. The table below has the same trials.`;
+        return div(
+            { class: "scatter" },
+            Drawing({ label: visible(words, 300), height, draw, onPointer }),
+            p(
+                { class: "under-chart muted", "aria-hidden": "true" },
+                told
+                    ? `trial ${told["id"]}: ${visible(titleOf(x), 40)} ${shown(told[x])}, ${visible(titleOf(y), 40)} ${shown(told[y])}`
+                    : "A click marks the nearest trial.",
+            ),
+        );
+    },
+);
+
+/** @param {unknown} value */
+function shown(value) {
+    return typeof value === "number" ? number(value) : visible(String(value ?? "–"), 40);
+}
