@@ -26,7 +26,7 @@ WANTED = (
     "AttemptsAnswer",
     "TrialCurves",
     "LogWindow",
-    "CheckpointTable",
+    "CheckpointTable", "Machine",
 )
 HEAD = """/**
  * What the master's answers hold.

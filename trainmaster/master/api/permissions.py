@@ -125,6 +125,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {X1}/experiments/{{experiment_id}}/story": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/experiments/{{experiment_id}}/checkpoints": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/trials/{{trial_id}}/checkpoints": P.VIEW_EXPERIMENT_METADATA,
+    f"GET {X1}/trials/{{trial_id}}/machine": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/trials/{{trial_id}}/board": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/trials/{{trial_id}}/attempts": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/trials/{{trial_id}}/curves": P.VIEW_EXPERIMENT_METADATA,

@@ -273,6 +273,19 @@ export interface LogWindow {
     over: boolean;
 }
 
+export interface Machine {
+    series: (MachineSeries)[];
+    total: number;
+}
+
+export interface MachineSeries {
+    name: string;
+    node: string;
+    gpu: string;
+    at: (number)[];
+    values: (number)[];
+}
+
 export interface MetricName {
     group: string;
     name: string;

@@ -149,28 +149,26 @@ const Importance = component(
     ) =>
         ul(
             { class: "bars", "aria-label": "Importance of hyperparameters" },
-            shares
-                .slice(0, 20)
-                .map(one =>
-                    li(
-                        { key: one.name },
-                        button(
-                            {
-                                type: "button",
-                                class: "plain",
-                                "aria-pressed": one.name === x,
-                                title: visible(one.name),
-                                onClick: () => onPick(one.name),
-                            },
-                            visible(titleOf(one.name), 40),
-                        ),
-                        span(
-                            { class: "bar", "aria-hidden": "true" },
-                            span({ style: { width: `${Math.max(1, one.share * 100)}%` } }),
-                        ),
-                        span({ class: "number" }, percent(one.share)),
+            shares.slice(0, 20).map(one =>
+                li(
+                    { key: one.name },
+                    button(
+                        {
+                            type: "button",
+                            class: "plain",
+                            "aria-pressed": one.name === x,
+                            title: visible(one.name),
+                            onClick: () => onPick(one.name),
+                        },
+                        visible(titleOf(one.name), 40),
                     ),
+                    span(
+                        { class: "bar", "aria-hidden": "true" },
+                        span({ style: { width: `${Math.max(1, one.share * 100)}%` } }),
+                    ),
+                    span({ class: "number" }, percent(one.share)),
                 ),
+            ),
         ),
 );
 

@@ -1,0 +1,254 @@
+/** One trial: its state and why, its metric, the job that it has now, its last lines; the rest behind tabs. */
+import { useEffect } from "../../vendor/preact/hooks.js";
+import { useSignal } from "../../vendor/signals/signals.js";
+import { comebacks, get, send } from "../api/http.js";
+import { may } from "../api/session.js";
+import { count, number, percent, plural, visible } from "../lib/format.js";
+import { hasEnded } from "../lib/states.js";
+import { Ago, State, Value } from "../ui/cells.js";
+import { confirmed, Menu, toast, toastError } from "../ui/overlay.js";
+import { dataAddress, go, href, place } from "../ui/router.js";
+import { usePlace, Waiting } from "../ui/shell.js";
+import { component, tags } from "../ui/tags.js";
+
+/** @import { TrialBoard } from "../../types/api.d.ts" */
+/** @import { ComponentTag } from "../../types/tags.d.ts" */
+/** @typedef {{ board: TrialBoard, reload: () => void }} TrialView what a tab gets */
+/** @typedef {{ Tab: ComponentTag<{ view: TrialView }> }} TabModule */
+
+const { a, button, div, h1, nav, p, span } = tags;
+
+const REFRESH = 5000; // ms
+
+/** @type {Record<string, { text: string, load: () => Promise<TabModule> }>} */
+const TABS = {
+    metrics: { text: "Metrics", load: () => import("./trial_metrics.js") },
+    attempts: { text: "Jobs", load: () => import("./trial_attempts.js") },
+    checkpoints: { text: "Checkpoints", load: () => import("./trial_checkpoints.js") },
+    machine: { text: "Machine", load: () => import("./trial_machine.js") },
+    environment: { text: "Environment", load: () => import("./trial_environment.js") },
+    story: { text: "Story", load: () => import("./trial_story.js") },
+};
+
+export const Page = component(() => {
+    const { id = "", tab = "metrics" } = place.value.names;
+    const board = useSignal(/** @type {TrialBoard | null} */ (null));
+    const said = useSignal("");
+    const loaded = useSignal(/** @type {{ name: string, Tab: TabModule["Tab"] } | null} */ (null));
+    const head = board.value?.trial;
+    usePlace([
+        { text: "Experiments", to: "experiments" },
+        ...(head ? [{ text: `${head.experimentId} ${head.experiment}`, to: `experiments/${head.experimentId}` }] : []),
+        { text: `trial ${id}`, to: `trials/${id}` },
+    ]);
+    const address = dataAddress.value;
+    const read = () =>
+        get(address).then(
+            answer => {
+                board.value = answer;
+                said.value = "";
+            },
+            error => {
+                said.value = error.message;
+            },
+        );
+    useEffect(() => {
+        const look = () => {
+            const known = board.peek();
+            if (!document.hidden && !(known && hasEnded(known.trial.state))) void read();
+        };
+        const timer = setInterval(look, REFRESH);
+        const back = comebacks.subscribe(look); // at once too
+        return () => {
+            clearInterval(timer);
+            back();
+        };
+    }, [id]);
+    useEffect(() => {
+        TABS[tab]?.load().then(module => {
+            loaded.value = { name: tab, Tab: module.Tab };
+        }, toastError);
+    }, [tab]);
+    const now = board.value;
+    if (!now || !head) {
+        if (!said.value) return Waiting({});
+        return div(
+            { class: "page", role: "alert" },
+            h1(null, "Not shown"),
+            p(null, visible(said.value, 1000)),
+            button({ type: "button", onClick: read }, "Try again"),
+        );
+    }
+    const view = { board: now, reload: read };
+    return div(
+        { class: "thing-page" },
+        Head({ view }),
+        nav(
+            { class: "tabs", "aria-label": "Views of the trial" },
+            Object.entries(TABS).map(([name, { text }]) =>
+                a(
+                    {
+                        key: name,
+                        href: href(name === "metrics" ? `trials/${id}` : `trials/${id}/${name}`),
+                        "aria-current": name === tab ? "page" : undefined,
+                    },
+                    text,
+                ),
+            ),
+            a({ href: href(`tasks/${head.taskId}/log`) }, "Log"),
+        ),
+        div(
+            { class: "tab" },
+            TABS[tab] === undefined
+                ? p(null, "There is no such view of a trial.")
+                : loaded.value?.name === tab
+                  ? loaded.value.Tab({ view, key: tab })
+                  : Waiting({}),
+        ),
+    );
+});
+
+const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
+    const { trial, attempts } = view.board;
+    const now = attempts.at(-1);
+    return div(
+        { class: "thing-head" },
+        div(
+            { class: "thing-title" },
+            h1(
+                null,
+                `Trial ${trial.id}`,
+                span({ class: "muted" }, " of "),
+                a({ href: href(`experiments/${trial.experimentId}`) }, visible(trial.experiment, 100)),
+            ),
+            State({ state: trial.state }),
+            span({ class: "gap" }),
+            Actions({ view }),
+        ),
+        trial.why ? p({ class: "thing-why" }, visible(trial.why, 1000)) : null,
+        div(
+            { class: "thing-facts" },
+            trial.best === null
+                ? null
+                : span(
+                      null,
+                      span({ class: "muted" }, `best ${visible(trial.metric, 40)} `),
+                      Value({ value: trial.best }),
+                      trial.bestSteps === null ? "" : ` at ${plural(trial.bestSteps, "batch", "batches")}`,
+                  ),
+            span(
+                null,
+                plural(trial.steps, "batch", "batches"),
+                trial.progress > 0 && trial.progress < 1 ? `, ${percent(trial.progress)}` : "",
+            ),
+            now ? span(null, nowOf(now)) : null,
+            now?.endsAt && now.ended === null ? span(null, "until ", Ago({ seconds: now.endsAt })) : null,
+            now?.waits ? span({ class: "home-why" }, visible(now.waits, 300)) : null,
+            now?.expectedStart && now.started === null
+                ? span(null, "expected to start ", Ago({ seconds: now.expectedStart }))
+                : null,
+            span(null, `${number(trial.slotSeconds / 3600)} slot-hours`),
+            trial.restarts
+                ? span(null, `${count(trial.restarts)} of ${plural(trial.maxRestarts, "restart")} used`)
+                : null,
+            span({ class: "muted" }, visible(trial.user, 40)),
+        ),
+    );
+});
+
+/** @param {import("../../types/api.d.ts").Attempt} now */
+function nowOf(now) {
+    const where =
+        now.nodes
+            .slice(0, 4)
+            .map(one => visible(one, 40))
+            .join(", ") + (now.nodes.length > 4 ? ` and ${now.nodes.length - 4} more` : "");
+    const job = now.job ? ` ${visible(now.job, 40)}` : "";
+    if (now.ended !== null) return `job${job} was the last of ${plural(now.attempt, "job")}`;
+    return now.started === null
+        ? `job${job} is in the queue of ${visible(now.pool, 40)}`
+        : `job${job} on ${where || "its nodes"}`;
+}
+
+const Actions = component((/** @type {{ view: TrialView }} */ { view }) => {
+    const { trial } = view.board;
+    const update = may("UPDATE_EXPERIMENT", trial.workspaceId) && !trial.unmanaged;
+    const create = may("CREATE_EXPERIMENT", trial.workspaceId) && !trial.unmanaged;
+    const ended = hasEnded(trial.state);
+    const kill = async () => {
+        const sure = {
+            title: `Kill trial ${trial.id}?`,
+            text: "Its job is ended at once, without saving. The search goes on.",
+            action: "Kill",
+            dangerous: true,
+        };
+        if (!(await confirmed(sure))) return;
+        await send("POST", `api/v1/trials/${trial.id}/kill`).then(
+            () => toast(`Trial ${trial.id} is being killed`),
+            toastError,
+        );
+        view.reload();
+    };
+    const items = [
+        ...(update && !ended ? [{ text: "Kill", dangerous: true, action: kill }] : []),
+        ...(create
+            ? [
+                  {
+                      text: "Same again, as an experiment",
+                      hint: "these hyperparameters",
+                      action: () => forked(trial).catch(toastError),
+                  },
+              ]
+            : []),
+        ...(create && trial.bestCheckpoint
+            ? [
+                  {
+                      text: "Go on from its best checkpoint",
+                      hint: "as an experiment",
+                      action: () => forked(trial, trial.bestCheckpoint ?? "").catch(toastError),
+                  },
+              ]
+            : []),
+        { text: "Copy as det", hint: "describe", action: () => copy(`det trial describe ${trial.id}`) },
+        { text: "Copy the log as det", hint: "logs -f", action: () => copy(`det trial logs -f ${trial.id}`) },
+        { text: "Copy a bundle for support", hint: "det", action: () => copy(`det trial support-bundle ${trial.id}`) },
+    ];
+    return Menu({ label: "Actions", text: "Actions", class: "primary", items: () => items });
+});
+
+/** @param {string} command */
+function copy(command) {
+    return navigator.clipboard.writeText(command).then(() => toast(`Copied: ${command}`), toastError);
+}
+
+/**
+ * Creates an experiment of this one trial: its hyperparameters are constants then.
+ * @param {import("../../types/api.d.ts").TrialHead} trial
+ * @param {string} [checkpoint] that it begins with
+ */
+async function forked(trial, checkpoint = "") {
+    const { experiment } = await get(`api/v1/experiments/${trial.experimentId}`);
+    const { searcher, ...rest } = experiment.config;
+    const { metric, smaller_is_better, max_time, time_metric, max_length } = searcher;
+    const config = {
+        ...rest,
+        name: `${experiment.name} (trial ${trial.id})`.slice(0, 128),
+        hyperparameters: trial.hparams,
+        searcher: {
+            name: "single",
+            metric,
+            smaller_is_better,
+            ...(max_length ? { max_length } : {}),
+            ...(max_time && time_metric ? { max_time, time_metric } : {}),
+            ...(checkpoint ? { source_checkpoint_uuid: checkpoint } : {}),
+        },
+    };
+    const text = `A new experiment runs the files of experiment ${trial.experimentId} with the hyperparameters of trial ${trial.id}${checkpoint ? `, from its checkpoint ${checkpoint}` : ""}.`;
+    if (!(await confirmed({ title: "Same again?", text, action: "Create" }))) return;
+    const answer = await send("POST", "api/v1/experiments", {
+        config: JSON.stringify(config),
+        parentId: trial.experimentId,
+        activate: true,
+    });
+    go(href(`experiments/${answer.experiment.id}`));
+}
