@@ -370,7 +370,7 @@ def _plain(value: float) -> Any:
 
 
 def _best(one: _Training) -> float | None:
-    return min((loss for _, _, _, loss, _ in one.losses if not math.isnan(loss)), default=None)
+    return min((loss for _, _, _, loss, _ in _kept(one) if not math.isnan(loss)), default=None)
 
 
 def _summary(values: Sequence[float]) -> dict[str, Any]:

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
-from trainmaster.master.api.view_shapes import Curves, ExperimentBoard, StoryAnswer
-from trainmaster.master.services.errors import NotServed
+from trainmaster.master.api.view_shapes import (
+    BracketView,
+    Curves,
+    ExperimentBoard,
+    ExperimentHead,
+    MetricName,
+    RungView,
+    StoryAnswer,
+    StoryEvent,
+)
+from trainmaster.master.db.tables import Story
+from trainmaster.master.services.clock import epoch
+from trainmaster.master.services.experiments import board as boards
+from trainmaster.master.services.experiments import experiment_story
+from trainmaster.master.services.experiments.board import Board, CurvesWanted
+from trainmaster.master.services.experiments.experiment_table import cell
+from trainmaster.master.services.metrics import curves as grids
+from trainmaster.master.services.metrics.curves import Grid
+from trainmaster.master.services.metrics.series import Named
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
+
+Metric = Annotated[str, Query(max_length=1000, description="default: the searcher's")]
+Group = Annotated[str, Query(max_length=1000)]
+Across = Annotated[str, Query(max_length=1000, description="batches, seconds, or a metric of the same reports")]
+Points = Annotated[int, Query(ge=2, le=1000)]
 
 
 @router.get("/experiments/{experiment_id}/board")
@@ -19,12 +41,24 @@ def board(
     services: UsesServices,
     caller: UserCaller,
     curves: bool = False,
-    metric: str = "",
-    group: str = "validation",
-    x: str = "",
-    points: Annotated[int, Query(ge=2, le=1000)] = 200,
+    metric: Metric = "",
+    group: Group = "validation",
+    x: Across = "",
+    points: Points = 200,
 ) -> ExperimentBoard:
-    raise NotServed("to be written")
+    """All trials of an experiment as slim rows, its rungs, and with `curves` the curves of one metric."""
+    wanted = CurvesWanted(_named(group, metric), x, points) if curves else None
+    found = boards.board(services.store, experiment_id, wanted)
+    return ExperimentBoard(
+        experiment=_head(found),
+        metrics=[MetricName(group=group, name=name) for group, name in found.metrics],
+        hparams=list(found.hparams),
+        constants=dict(found.constants),
+        columns=list(found.columns),
+        rows=[list(row) for row in found.rows],
+        brackets=_brackets(found),
+        curves=None if found.curves is None else curves_of(found.curves),
+    )
 
 
 @router.get("/experiments/{experiment_id}/curves")
@@ -32,13 +66,14 @@ def curves(
     experiment_id: int,
     services: UsesServices,
     caller: UserCaller,
-    metric: str = "",
-    group: str = "validation",
-    x: str = "",
-    points: Annotated[int, Query(ge=2, le=1000)] = 200,
-    since: Annotated[int, Query(ge=0)] = 0,
+    metric: Metric = "",
+    group: Group = "validation",
+    x: Across = "",
+    points: Points = 200,
+    since: Annotated[int, Query(ge=0, le=2**62)] = 0,
 ) -> Curves:
-    raise NotServed("to be written")
+    """Curves of all trials over one grid; with `since` those of trials that have reported more."""
+    return curves_of(grids.of_experiment(services.store, experiment_id, _named(group, metric), x, points, since))
 
 
 @router.get("/experiments/{experiment_id}/story")
@@ -46,7 +81,112 @@ def story(
     experiment_id: int,
     services: UsesServices,
     caller: UserCaller,
-    after: Annotated[int, Query(ge=0)] = 0,
+    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 2000,
+    trial: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
 ) -> StoryAnswer:
-    raise NotServed("to be written")
+    """Why everything happened, in order: decisions of the search, of people, and ends of jobs."""
+    rows, more = experiment_story.page(services.store, experiment_id, after, limit, trial)
+    return StoryAnswer(events=[event(row) for row in rows], more=more)
+
+
+def event(row: Story) -> StoryEvent:
+    return StoryEvent(
+        id=row.id,
+        at=epoch(row.at),
+        trial=row.trial_id,
+        subject=row.subject,
+        event=row.event,
+        before=row.before,
+        after=row.after,
+        why=row.why,
+        decisions=list(row.decisions),
+    )
+
+
+def curves_of(grid: Grid) -> Curves:
+    return Curves(
+        group=grid.metric.group,
+        metric=grid.metric.name,
+        x_name=grid.x_name,
+        x=list(grid.x),
+        trials=list(grid.trials),
+        y=[list(row) for row in grid.y],
+        last=list(grid.last),
+        whole=grid.whole,
+        seq=grid.seq,
+    )
+
+
+def _named(group: str, metric: str) -> Named | None:
+    return Named(group or "validation", metric) if metric else None
+
+
+def _head(found: Board) -> ExperimentHead:
+    view, row, goal = found.view, found.view.row, found.goal
+    resources: dict[str, Any] = row.config["resources"]
+    state = row.state
+    if state == "ACTIVE":
+        state = "RUNNING" if row.unmanaged else view.phase
+    return ExperimentHead(
+        id=row.id,
+        name=row.name,
+        state=state,
+        why=found.why,
+        description=row.description or "",
+        notes=row.notes,
+        labels=list(row.labels),
+        archived=row.archived,
+        unmanaged=row.unmanaged,
+        user=view.username,
+        user_id=row.owner_id,
+        project_id=row.project_id,
+        project=view.project_name,
+        workspace_id=view.workspace_id,
+        workspace=view.workspace_name,
+        parent=row.parent_id,
+        job_id=str(row.job_id),
+        pool=row.resource_pool,
+        started=epoch(row.start_time),
+        ended=None if row.end_time is None else epoch(row.end_time),
+        progress=row.progress,
+        searcher=row.searcher_type,
+        metric=row.searcher_metric,
+        smaller_is_better=row.smaller_is_better,
+        time_metric=goal.time_metric,
+        max_time=goal.max_time,
+        max_trials=goal.max_trials,
+        slots=int(resources["slots_per_trial"]),
+        priority=resources.get("priority"),
+        weight=resources.get("weight"),
+        max_slots=resources.get("max_slots"),
+        trials=row.num_trials,
+        counts=dict(found.counts),
+        best=cell(row.best_metric),
+        best_trial=row.best_trial_id,
+        checkpoints=row.checkpoint_count,
+        checkpoint_size=row.checkpoint_size,
+        slot_seconds=round(found.slot_seconds, 1),
+        seconds_saved=None if found.seconds_saved is None else round(found.seconds_saved, 1),
+    )
+
+
+def _brackets(found: Board) -> list[BracketView]:
+    ids = found.trial_ids
+    return [
+        BracketView(
+            rungs=[
+                RungView(
+                    units=rung.units,
+                    trials=[ids[trial] for trial in rung.trials if trial in ids],
+                    values=[value for trial, value in zip(rung.trials, rung.values, strict=True) if trial in ids],
+                    cut=rung.cut,
+                    stopped=rung.stopped,
+                )
+                for rung in bracket.rungs
+            ],
+            trials=len(bracket.trials),
+            running=bracket.running,
+        )
+        for bracket in found.brackets
+    ]

@@ -82,7 +82,7 @@ class ExperimentHead(Shape):
 
 class Curves(Shape):
     """Series over one grid `x` of `x_name` (batches, epochs, seconds, slotHours, or a reported metric). `y` has a row
-    for each of `trials`; null where a trial reported nothing near. `last`: where each series ends. `seq`: give it as
+    for each of `trials`, up to its last value; null where a trial reported nothing near. `last`: where each series ends. `seq`: give it as
     `since` to get only trials that have reported more. `whole`: all trials are here (else only those that changed)."""
 
     group: str
@@ -148,8 +148,8 @@ class AttemptCheckpoint(Shape):
 
 class Attempt(Shape):
     """One job of a trial: when it was asked for, went to the scheduler, began and ended (null: not yet), until when it
-    may run (`ends_at`), what it waits for (`waits`), when the scheduler expects to start it (`expected_start`), how it
-    ended. `lost_steps`: steps that a later attempt had to do again. `trained_to`: its last step."""
+    may run (`ends_at`), what it waits for (`waits`), when the scheduler expects to start it (`expected_start`; such
+    estimates were off by `expected_error` seconds in this pool lately), how it ended. `lost_steps`: steps that a later attempt had to do again. `trained_to`: its last step."""
 
     id: str
     attempt: int
@@ -160,6 +160,7 @@ class Attempt(Shape):
     ended: float | None
     ends_at: float | None
     expected_start: float | None
+    expected_error: float | None
     waits: str
     job: str | None
     cluster: str
@@ -273,6 +274,7 @@ class HomeExperiment(Shape):
     slots_used: int
     slot_seconds: float
     expected_start: float | None
+    expected_error: float | None
     place: int | None
     failed_trial: int | None
     failed_line: int | None

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
 from .events import SearchEvent
+from .method import BracketStanding, RungStanding
 from .search import Search
 from .simulate import simulate
 
 __all__ = [
     "Action",
+    "BracketStanding",
     "Create",
     "ExitReason",
+    "RungStanding",
     "Search",
     "SearchError",
     "SearchEvent",

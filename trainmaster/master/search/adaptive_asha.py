@@ -17,7 +17,7 @@ from trainmaster.config.shapes import Positive, Whole
 
 from .actions import ExitReason, SearchError
 from .async_halving import AsyncHalving, Goal, HalvingSearcher
-from .method import ActionQueue, Method, Preview, ValidationReport
+from .method import ActionQueue, BracketStanding, Method, Preview, ValidationReport
 
 MOST_RUNGS = 100  # that the search chooses by itself, of a divisor that is hardly above 1
 
@@ -123,6 +123,12 @@ class AdaptiveAsha(Method):
             f"bracket {i + 1} of {len(self._halvings)}: " + (halving.describe() if i < self._begun else "waiting")
             for i, halving in enumerate(self._halvings)
         )
+
+    def standing(self) -> Sequence[BracketStanding]:
+        members: list[list[int]] = [[] for _ in self._halvings]
+        for trial, bracket in enumerate(self._bracket_of):
+            members[bracket].append(trial)
+        return [halving.bracket(trials) for halving, trials in zip(self._halvings, members, strict=True)]
 
     def state(self) -> dict[str, Any]:
         return {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +20,16 @@ from trainmaster.config.searcher import ManyTrials
 from trainmaster.config.shapes import Name, Positive
 
 from .actions import ExitReason, SearchError
-from .method import ActionQueue, Budget, Method, Preview, ValidationReport, given
+from .method import (
+    ActionQueue,
+    BracketStanding,
+    Budget,
+    Method,
+    Preview,
+    RungStanding,
+    ValidationReport,
+    given,
+)  # fmt: skip
 
 WORST = sys.float_info.max
 
@@ -156,6 +165,25 @@ class AsyncHalving(Method):
             f"rung {i + 1} of {len(self._rungs)} ({rung.units} {self._goal.time_metric}): "
             f"{waiting[i]} running, {rung.stopped} stopped"
             for i, rung in enumerate(self._rungs)
+        )
+
+    def standing(self) -> Sequence[BracketStanding]:
+        return (self.bracket(range(self._budget.created)),)
+
+    def bracket(self, trials: Sequence[int]) -> BracketStanding:
+        """The standing, told with the trials of this bracket."""
+        return BracketStanding([self._standing(place) for place in range(len(self._rungs))], trials, len(self._at))
+
+    def _standing(self, place: int) -> RungStanding:
+        rung = self._rungs[place]
+        keep = max(int(len(rung.values) / self._divisor), 1)
+        above = place < len(self._rungs) - 1 and rung.values and rung.values[keep - 1] < WORST
+        return RungStanding(
+            rung.units,
+            tuple(rung.trials),
+            tuple(None if value >= WORST else value for value in rung.values),
+            rung.values[keep - 1] if above else None,
+            rung.stopped,
         )
 
     def state(self) -> dict[str, Any]:

@@ -36,6 +36,27 @@ class ValidationReport:
     complaint: str = ""  # why `value` is None, as a sentence
 
 
+@dataclass(frozen=True)
+class RungStanding:
+    """Who has reached a rung: `trials`, the best first, with their signed `values` (smaller is better; None: failed or
+    without a usable number). `cut`: the worst value that goes on now; None at the top rung and where nobody is yet."""
+
+    units: int
+    trials: Sequence[int]
+    values: Sequence[float | None]
+    cut: float | None
+    stopped: int
+
+
+@dataclass(frozen=True)
+class BracketStanding:
+    """The rungs of a bracket, the lowest first, and the trials that were begun in it."""
+
+    rungs: Sequence[RungStanding]
+    trials: Sequence[int]
+    running: int
+
+
 class Method(ABC):
     """One search algorithm. `state` and `load` carry all that the configuration does not say.
 
@@ -64,6 +85,10 @@ class Method(ABC):
     @abstractmethod
     def describe(self) -> str:
         """One line of text that describes the state of the search."""
+
+    def standing(self) -> Sequence[BracketStanding]:
+        """The rungs and who is on them, for a method that compares trials at rungs; empty for others."""
+        return ()
 
     @abstractmethod
     def state(self) -> dict[str, Any]:

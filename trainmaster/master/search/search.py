@@ -7,13 +7,14 @@ import json
 import math
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
 from .events import SearchEvent
 from .hyperparameters import sample
 from .mersenne import RandomState
-from .method import Method, ValidationReport
+from .method import BracketStanding, Method, ValidationReport
 from .methods import make_method
 
 SNAPSHOT_VERSION = 1
@@ -139,6 +140,29 @@ class Search:
     def describe(self) -> str:
         """The state as a text, such as "rung 1 of 2 (4 epochs): 4 running, 9 stopped; rung 2 of 2 ..."."""
         return self._method.describe()
+
+    def standing(self) -> list[BracketStanding]:
+        """The rungs of each bracket and who is on them, with values as trials reported them; empty where the searcher
+        has no rungs. Trials are numbered in the order of their creation; `request_ids` has their names."""
+
+        def told(value: float | None) -> float | None:
+            return None if value is None else value * self._sign
+
+        return [
+            replace(
+                bracket,
+                rungs=[
+                    replace(rung, values=[told(value) for value in rung.values], cut=told(rung.cut))
+                    for rung in bracket.rungs
+                ],
+            )
+            for bracket in self._method.standing()
+        ]
+
+    @property
+    def request_ids(self) -> list[str]:
+        """Of all trials, in the order of their creation."""
+        return [str(uuid.UUID(bytes=key)) for key in self._ids]
 
     def snapshot(self) -> dict[str, Any]:
         """All state beside the configuration, as JSON values: 3.5 kB and about 60 bytes a trial."""

@@ -23,6 +23,7 @@ export interface Attempt {
     ended: number | null;
     endsAt: number | null;
     expectedStart: number | null;
+    expectedError: number | null;
     waits: string;
     job: string | null;
     cluster: string;
@@ -210,6 +211,7 @@ export interface HomeExperiment {
     slotsUsed: number;
     slotSeconds: number;
     expectedStart: number | null;
+    expectedError: number | null;
     place: number | null;
     failedTrial: number | null;
     failedLine: number | null;

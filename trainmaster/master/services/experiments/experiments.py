@@ -284,7 +284,12 @@ def phases(session: Session, ids: Sequence[int]) -> dict[int, str]:
         found = AllocationState(state)
         if experiment_id not in best or found.rank > best[experiment_id].rank:
             best[experiment_id] = found
-    return {key: _PHASE.get(state, "RUNNING") for key, state in best.items()}
+    return {key: phase_of(state) for key, state in best.items()}
+
+
+def phase_of(state: AllocationState) -> str:
+    """The phase of what is active, by the state of its job."""
+    return _PHASE.get(state, "RUNNING")
 
 
 def _own(caller: Caller, row: Experiment) -> None:

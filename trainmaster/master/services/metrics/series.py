@@ -89,7 +89,7 @@ def sample(
 ) -> tuple[list[TrialSeries], bool]:
     """The best trials of an experiment with their series; and whether there may be more."""
     with store.transaction() as session:
-        _one_moment(session)
+        one_moment(session)
         experiment = _experiment(session, experiment_id)
         measured = Trial.__table__.c.searcher_metric
         order = measured.asc() if experiment.smaller_is_better else measured.desc()
@@ -126,7 +126,7 @@ def compare(
     query = select(Trial, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
     query = query.join(Project, Project.id == Experiment.project_id).where(Trial.id.in_(trial_ids)).order_by(Trial.id)
     with store.transaction() as session:
-        _one_moment(session)
+        one_moment(session)
         rows = [(trial, home) for trial, home in session.execute(query)]
         for _, home in rows:
             caller.check(home)
@@ -140,7 +140,7 @@ def compare(
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _one_moment(session: Session) -> None:
+def one_moment(session: Session) -> None:
     """All statements of the transaction see one snapshot of the database, so that columns and the reports after them
     belong together."""
     session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
@@ -167,17 +167,23 @@ def _number(table: Any, group: str, name: str) -> Any:
     return case((func.jsonb_typeof(value) == "number", cast(value, Double)))
 
 
+def blocks(
+    session: Session, trial_ids: Sequence[int], metric: Named, beside: str = EPOCH
+) -> dict[int, list[ColumnBlock]]:
+    """All points of each trial, in the order in which they were reported. `beside`: another metric of the same reports,
+    as the blocks' `epoch`. The transaction must see one snapshot of the database. Raises Invalid."""
+    upto = series_columns.upto(session, trial_ids)
+    latest = _latest(session, trial_ids, metric, upto, beside)
+    found: dict[int, list[ColumnBlock]] = {}
+    for trial_id in trial_ids:
+        pieces = series_columns.pieces(session, trial_id, metric.group, metric.name, beside) if trial_id in upto else []
+        found[trial_id] = [*pieces, latest[trial_id]] if trial_id in latest else pieces
+    return found
+
+
 def _series(session: Session, trial_ids: Sequence[int], metric: Named, stretch: Stretch) -> dict[int, list[Point]]:
     """The downsampled series of each trial."""
-    upto = series_columns.upto(session, trial_ids)
-    latest = _latest(session, trial_ids, metric, upto)
-    found: dict[int, list[Point]] = {}
-    for trial_id in trial_ids:
-        pieces = series_columns.pieces(session, trial_id, metric.group, metric.name, EPOCH) if trial_id in upto else []
-        if trial_id in latest:
-            pieces.append(latest[trial_id])
-        found[trial_id] = _points(pieces, stretch)
-    return found
+    return {key: _points(pieces, stretch) for key, pieces in blocks(session, trial_ids, metric).items()}
 
 
 def _points(pieces: Sequence[ColumnBlock], stretch: Stretch) -> list[Point]:
@@ -205,7 +211,7 @@ def _points(pieces: Sequence[ColumnBlock], stretch: Stretch) -> list[Point]:
 
 
 def _latest(
-    session: Session, trial_ids: Sequence[int], metric: Named, upto: Mapping[int, int]
+    session: Session, trial_ids: Sequence[int], metric: Named, upto: Mapping[int, int], beside: str
 ) -> dict[int, ColumnBlock]:
     """Reads the reports that are not compacted: those with ids above `upto` of their trial."""
     table, value = _table(metric)
@@ -216,7 +222,7 @@ def _latest(
     wanted = pairs.table_valued(column("trial_id", Integer), column("upto", BigInteger), name="wanted").render_derived()
     micros = cast(func.extract("epoch", m.at) * 1_000_000, BigInteger)
     query = (
-        select(m.trial_id, m.steps, micros, value, _number(table, metric.group, EPOCH))
+        select(m.trial_id, m.steps, micros, value, _number(table, metric.group, beside))
         .join(wanted, (m.trial_id == wanted.c.trial_id) & (m.id > wanted.c.upto))
         .where(~m.archived, m.group == metric.group, value.is_not(None))
         .order_by(m.trial_id, m.id)

@@ -28,6 +28,12 @@ def load(session: Session, row: Experiment) -> LiveSearch:
     return live
 
 
+def read(session: Session, row: Experiment) -> Search:
+    """The search as it was at one moment, for readers: nothing is locked or taken from those who change it. The
+    transaction must see one snapshot of the database. Raises SearchError."""
+    return _rebuilt(session, row).search
+
+
 def store(session: Session, row: Experiment, live: LiveSearch) -> None:
     """Stores what has changed a search, or all of one that is new, and holds it for the next transaction."""
     fresh = live.search.take_events()

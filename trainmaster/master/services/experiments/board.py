@@ -1,0 +1,406 @@
+"""The board of an experiment: all its trials as slim rows, who is on which rung, what it waits for and what it costs.
+
+A handful of statements, however many trials there are, in one snapshot of the database. Whatever grows with the clock
+is told to the minute, so that an answer without news is the same answer.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Double, cast, func, select
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Allocation, Experiment, Trial
+from trainmaster.master.lifecycle.states import AllocationState, State
+from trainmaster.master.search import BracketStanding, SearchError
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.experiments import experiments
+from trainmaster.master.services.experiments.experiment_table import LONGEST_TEXT, cell
+from trainmaster.master.services.experiments.experiments import ExperimentView
+from trainmaster.master.services.metrics import curves, series
+from trainmaster.master.services.metrics.curves import Grid
+from trainmaster.master.services.metrics.series import Named
+from trainmaster.master.services.orchestration import stored_search
+from trainmaster.master.services.store import Store
+
+BASE = (
+    "id",
+    "state",
+    "why",
+    "stop",
+    "best",
+    "bestSteps",
+    "last",
+    "steps",
+    "units",
+    "progress",
+    "bracket",
+    "rung",
+    "rank",
+    "attempts",
+    "restarts",
+    "job",
+    "nodes",
+    "waits",
+    "waitingSince",
+    "expectedStart",
+    "started",
+    "ended",
+    "slotSeconds",
+    "secondsPerUnit",
+    "checkpoints",
+    "size",
+)
+MOST_HPARAMS = 200
+MOST_METRICS = 10_000
+SEARCHER = "searcher"  # who stops a trial
+MINUTE = 60
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the search compares: a metric, and for how long a trial trains at most, in units of `time_metric`."""
+
+    metric: str
+    smaller_is_better: bool
+    time_metric: str
+    max_time: int | None
+    max_trials: int | None
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Goal:
+        searcher = config["searcher"]
+        length = searcher.get("max_length")
+        units, most = searcher.get("time_metric") or "", searcher.get("max_time")
+        if isinstance(length, dict) and length:
+            units, most = next(iter(length.items()))
+        elif isinstance(length, int):
+            units, most = "batches", length
+        return cls(
+            str(searcher.get("metric") or ""),
+            searcher.get("smaller_is_better") is not False,
+            str(units or "batches"),
+            int(most) if most else None,
+            searcher.get("max_trials"),
+        )
+
+
+@dataclass(frozen=True)
+class JobUse:
+    """The latest attempt of a trial, and what all of them have used, in seconds."""
+
+    state: str = ""
+    job: str | None = None
+    nodes: Sequence[str] = ()
+    waits: str = ""
+    since: float | None = None
+    expected_start: float | None = None
+    seconds: float = 0.0
+    slot_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Board:
+    view: ExperimentView
+    goal: Goal
+    why: str
+    counts: Mapping[str, int]
+    slot_seconds: float
+    seconds_saved: float | None
+    metrics: Sequence[tuple[str, str]]
+    hparams: Sequence[str]
+    constants: Mapping[str, Any]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    brackets: Sequence[BracketStanding]
+    trial_ids: Mapping[int, int]  # of the search's numbers
+    curves: Grid | None
+
+
+@dataclass(frozen=True)
+class CurvesWanted:
+    metric: Named | None = None
+    x_name: str = ""
+    points: int = 200
+
+
+def board(store: Store, experiment_id: int, wanted: CurvesWanted | None) -> Board:
+    """All of it; the curves only if wanted. Raises NotFound, Invalid."""
+    with store.transaction() as session:
+        series.one_moment(session)
+        views = experiments.views_of(session, [experiment_id])
+        if not views:
+            raise NotFound(f"There is no experiment {experiment_id}.")
+        view, row = views[0], views[0].row
+        goal = Goal.of(row.config)
+        trials = _trials(session, row, goal)
+        jobs = job_uses(session, Trial.experiment_id == row.id)
+        brackets, numbers = _standing(session, row)
+        grid = curves.read(session, row, wanted.metric, wanted.x_name, wanted.points) if wanted else None
+        metrics = _metrics(session, row.id)
+    by_request = {trial.request_id: trial.id for trial in trials}
+    trial_ids = {at: by_request[key] for at, key in enumerate(numbers) if key in by_request}
+    places = _places(brackets, trial_ids)
+    flat = {trial.id: flattened(trial.hparams) for trial in trials}
+    names, constants = _varying(list(flat.values()))
+    rows, saved = [], 0.0
+    for trial in trials:
+        use = jobs.get(trial.id, JobUse())
+        values, spared = _row(trial, goal, use, places.get(trial.id), int(row.config["resources"]["slots_per_trial"]))
+        rows.append([*values, *(cell(flat[trial.id].get(name)) for name in names)])
+        saved += spared
+    counts = Counter(_counted(dict(zip(BASE, values, strict=False)), goal) for values in rows)
+    return Board(
+        view=view,
+        goal=goal,
+        why=_why(view, goal, counts, brackets, [jobs[trial.id] for trial in trials if trial.id in jobs]),
+        counts=counts,
+        slot_seconds=sum(use.slot_seconds for use in jobs.values()),
+        seconds_saved=saved if brackets else None,
+        metrics=metrics,
+        hparams=names,
+        constants=constants,
+        columns=[*BASE, *(f"hp.{name}" for name in names)],
+        rows=rows,
+        brackets=brackets,
+        trial_ids=trial_ids,
+        curves=grid,
+    )
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+
+
+def _trials(session: Session, row: Experiment, goal: Goal) -> Sequence[Any]:
+    t = Trial.__table__.c
+    validations = t.summary_metrics["validation_metrics"]
+    query = (
+        select(
+            t.id,
+            t.request_id,
+            t.state,
+            t.reason,
+            t.stop,
+            t.hparams,
+            t.searcher_metric.label("best"),
+            t.best_validation["totalBatches"].label("best_steps"),
+            validations[goal.metric]["last"].label("last"),
+            validations[goal.time_metric]["max"].label("units"),
+            t.total_batches,
+            t.progress,
+            t.attempts,
+            t.restarts,
+            cast(func.extract("epoch", t.start_time), Double).label("started"),
+            cast(func.extract("epoch", t.end_time), Double).label("ended"),
+            t.checkpoint_count,
+            t.checkpoint_size,
+        )
+        .where(t.experiment_id == row.id)
+        .order_by(t.id)
+    )
+    return session.execute(query).all()
+
+
+def job_uses(session: Session, mine: Any) -> dict[int, JobUse]:
+    """The latest attempt of each trial that fits a condition, and what its attempts have used up to this minute."""
+    a = Allocation
+    moment = now()
+    this_minute = moment - dt.timedelta(seconds=moment.timestamp() % MINUTE)
+    ran = cast(func.greatest(func.extract("epoch", func.coalesce(a.ended_at, this_minute) - a.leased_at), 0.0), Double)
+    used = (
+        select(a.trial_id, func.sum(ran).label("seconds"), func.sum(ran * a.slots).label("slot_seconds"))
+        .join(Trial, Trial.id == a.trial_id)
+        .where(mine, a.leased_at.is_not(None))
+        .group_by(a.trial_id)
+    )
+    sums = {row.trial_id: (row.seconds, row.slot_seconds) for row in session.execute(used)}
+    latest = (
+        select(a.trial_id, a.state, a.native_id, a.observed, a.explanation, a.created_at, a.leased_at, a.ended_at)
+        .ext(distinct_on(a.trial_id))
+        .join(Trial, Trial.id == a.trial_id)
+        .where(mine)
+        .order_by(a.trial_id, a.created_at.desc())
+    )
+    found = {}
+    for row in session.execute(latest):
+        observed = row.observed or {}
+        waits = row.ended_at is None and row.leased_at is None
+        seconds, slot_seconds = sums.get(row.trial_id, (0.0, 0.0))
+        found[row.trial_id] = JobUse(
+            state="" if row.ended_at is not None else row.state,
+            job=row.native_id,
+            nodes=list(observed.get("nodes") or ()),
+            waits=row.explanation if waits else "",
+            since=epoch(row.created_at) if waits else None,
+            expected_start=observed.get("expected_start") if waits else None,
+            seconds=seconds,
+            slot_seconds=slot_seconds,
+        )
+    return found
+
+
+def _standing(session: Session, row: Experiment) -> tuple[Sequence[BracketStanding], Sequence[str]]:
+    """The rungs, and the request ids of the search's trials; nothing where there is no search that can be read."""
+    if row.unmanaged:
+        return (), ()
+    try:
+        search = stored_search.read(session, row)
+    except SearchError:  # of an older release, or of a plugin that is gone: the trials can be shown all the same
+        return (), ()
+    found = search.standing()
+    return found, search.request_ids if found else ()
+
+
+def _metrics(session: Session, experiment_id: int) -> list[tuple[str, str]]:
+    t = Trial.__table__.c
+    group = func.jsonb_object_keys(t.summary_metrics)
+    each = select(t.summary_metrics, group.label("key")).where(t.experiment_id == experiment_id).subquery().c
+    name = func.jsonb_object_keys(each.summary_metrics[each.key])
+    found = session.execute(select(each.key, name).distinct().limit(MOST_METRICS))
+    return sorted((_GROUPS.get(key, key), metric) for key, metric in found)
+
+
+_GROUPS = {"avg_metrics": "training", "validation_metrics": "validation"}
+
+
+# -- shaping ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Place:
+    bracket: int
+    rung: int | None = None  # the highest it has reached
+    rank: int | None = None  # there, from 1
+
+
+def _places(brackets: Sequence[BracketStanding], ids: Mapping[int, int]) -> dict[int, _Place]:
+    found: dict[int, _Place] = {}
+    for number, bracket in enumerate(brackets):
+        for trial in bracket.trials:
+            if trial in ids:
+                found[ids[trial]] = _Place(number)
+        for at, rung in enumerate(bracket.rungs):
+            for rank, trial in enumerate(rung.trials, 1):
+                if trial in ids and ids[trial] in found:
+                    place = found[ids[trial]]
+                    place.rung, place.rank = at, rank
+    return found
+
+
+def _row(trial: Any, goal: Goal, use: JobUse, place: _Place | None, slots: int) -> tuple[list[Any], float]:
+    """The values of a trial in the order of BASE, and the slot-seconds that stopping it has saved."""
+    units = trial.units if isinstance(trial.units, int | float) else trial.total_batches
+    pace = use.seconds / units if units and use.seconds else None
+    stop = trial.stop or ""
+    saved = 0.0
+    if stop == SEARCHER and pace is not None and goal.max_time and units < goal.max_time:
+        saved = (goal.max_time - units) * pace * slots
+    values = [
+        trial.id,
+        state_of(trial.state, use.state),
+        trial.reason[:LONGEST_TEXT],
+        stop,
+        cell(trial.best),
+        trial.best_steps,
+        cell(trial.last),
+        trial.total_batches,
+        units,
+        round(trial.progress, 4),
+        None if place is None else place.bracket,
+        None if place is None else place.rung,
+        None if place is None else place.rank,
+        trial.attempts,
+        trial.restarts,
+        use.job,
+        list(use.nodes),
+        use.waits[:LONGEST_TEXT],
+        use.since,
+        use.expected_start,
+        trial.started,
+        trial.ended,
+        round(use.slot_seconds, 1),
+        None if pace is None else round(pace, 3),
+        trial.checkpoint_count,
+        trial.checkpoint_size,
+    ]
+    return values, saved
+
+
+def state_of(state: str, job: str) -> str:
+    """A trial's state, with the phase of one that is active: that of its job."""
+    return experiments.phase_of(AllocationState(job)) if state == State.ACTIVE and job else _queued(state)
+
+
+def _queued(state: str) -> str:
+    return "QUEUED" if state == State.ACTIVE else state
+
+
+def _counted(values: Mapping[str, Any], goal: Goal) -> str:
+    """The state by which a trial is counted: STOPPED for one that the search stopped before its end."""
+    early = values["stop"] == SEARCHER and goal.max_time is not None and values["units"] < goal.max_time
+    return "STOPPED" if early and values["state"] == State.COMPLETED else str(values["state"])
+
+
+def flattened(hparams: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Nested hyperparameters by dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in hparams.items():
+        if isinstance(value, dict) and value:
+            found |= flattened(value, f"{above}{name}.")
+        else:
+            found[above + name] = value
+    return found
+
+
+def _varying(each: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
+    """Names of hyperparameters that differ between trials, and the others with their value."""
+    seen: dict[str, set[str]] = {}
+    for hparams in each:
+        for name, value in hparams.items():
+            seen.setdefault(name, set()).add(json.dumps(value, sort_keys=True))
+    everywhere = Counter(name for hparams in each for name in hparams)
+    varying = [name for name in seen if len(seen[name]) > 1 or everywhere[name] < len(each)][:MOST_HPARAMS]
+    first = each[0] if each else {}
+    rest = {name: cell(first[name]) for name in seen if name in first and name not in varying}
+    return varying, dict(list(rest.items())[:MOST_HPARAMS])
+
+
+def _why(
+    view: ExperimentView,
+    goal: Goal,
+    counts: Mapping[str, int],
+    brackets: Sequence[BracketStanding],
+    jobs: Iterable[JobUse],
+) -> str:
+    row = view.row
+    if row.state != State.ACTIVE:
+        return row.reason
+    waits = Counter(use.waits for use in jobs if use.since is not None)
+    parts = [f"{counts[state]:,} {word}" for state, word in _WORDS.items() if counts.get(state)]
+    said = ", ".join(parts) + (f" of {goal.max_trials:,} trials" if goal.max_trials else "")
+    reached = [at + 1 for bracket in brackets for at, rung in enumerate(bracket.rungs) if rung.trials]
+    if reached:
+        said += f"; the furthest have reached rung {max(reached)} of {max(len(one.rungs) for one in brackets)}"
+    why = next((text for text, _ in waits.most_common() if text), "")
+    return said + (f"; waiting: {why}" if why else "")
+
+
+_WORDS = {
+    "RUNNING": "running",
+    "STARTING": "starting",
+    "PULLING": "pulling their image",
+    "QUEUED": "waiting",
+    "PAUSED": "paused",
+    "STOPPED": "stopped by the search",
+    "COMPLETED": "completed",
+    "ERROR": "failed",
+    "CANCELED": "canceled",
+}
