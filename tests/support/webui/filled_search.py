@@ -161,7 +161,7 @@ class _Play:
     def _report(self, one: _Training) -> None:
         if self._luck.random() < NODE_FAILURES / 5:
             one.restarts += 1
-            self._leave(one, "infrastructure", f"Node n{self._luck.randrange(1, 40):02d} failed (Slurm: NODE_FAIL)")
+            self._leave(one, "infrastructure", f"Node {_node(one, one.job)} failed (Slurm: NODE_FAIL)")
             return
         one.epoch += 1
         train, loss = self._loss(one)
@@ -294,11 +294,12 @@ def fill_search(
                 "group": kind,
                 "steps": epoch * EPOCH_STEPS,
                 "at": when(at),
-                "archived": False,
+                "archived": (at, epoch, train, loss, attempt) not in kept,
                 "metrics": {key: {name: _plain(value) for name, value in values.items()}},
             }
             for one in play.trainings
-            for at, epoch, train, loss, attempt in _kept(one)
+            for kept in [set(_kept(one))]
+            for at, epoch, train, loss, attempt in one.losses
             for kind, key, values in (
                 ("training", "avg_metrics", {"loss": train, "lr": one.order.hparams["lr"]}),
                 ("validation", "validation_metrics", {"val_loss": loss, "accuracy": 1 / (1 + loss), "epochs": epoch}),
@@ -352,6 +353,10 @@ def fill_search(
         )
     )
     connection.execute(text("SELECT setval(pg_get_serial_sequence('trials', 'id'), (SELECT max(id) FROM trials))"))
+
+
+def _node(one: _Training, job: _Job) -> str:
+    return f"n{(one.number * 13 + job.attempt) % 40:02d}"
 
 
 def _insert(connection: Connection, table: Any, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -445,7 +450,7 @@ def _trial(
 
 def _allocation(one: _Training, job: _Job, trial: int, task: str, row: Any, when: Any) -> dict[str, Any]:
     native = str(48_000 + one.number * 7 + job.attempt)
-    node = f"n{(one.number * 13 + job.attempt) % 40:02d}"
+    node = _node(one, job)
     began = job.began if job.began else None
     waits = began is None
     state = "TERMINATED" if job.ended is not None else "ASSIGNED" if waits else "RUNNING"

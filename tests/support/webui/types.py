@@ -26,7 +26,8 @@ WANTED = (
     "AttemptsAnswer",
     "TrialCurves",
     "LogWindow",
-    "CheckpointTable", "Machine",
+    "CheckpointTable",
+    "Machine",
 )
 HEAD = """/**
  * What the master's answers hold.

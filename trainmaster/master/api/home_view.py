@@ -5,12 +5,94 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
-from trainmaster.master.api.view_shapes import HomeAnswer
-from trainmaster.master.services.errors import NotServed
+from trainmaster.master.api.view_shapes import HomeAnswer, HomeExperiment, HomePool, HomeTask
+from trainmaster.master.services import home as homes
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.experiments.experiment_table import cell
+from trainmaster.master.services.home import Entry, TaskEntry
+from trainmaster.master.services.resources import job_queue
+from trainmaster.master.services.scheduling import pool_health
 
-router = APIRouter(prefix="/api/x1", tags=["home"])
+router = APIRouter(prefix="/api/x1", tags=["experiments"])
+
+MINUTE = 60
+SERVICES = ("NOTEBOOK", "TENSORBOARD", "SHELL")  # kinds of tasks that a browser or a client opens
 
 
 @router.get("/home")
 def home(services: UsesServices, caller: UserCaller) -> HomeAnswer:
-    raise NotServed("to be written")
+    """What its caller needs to know first."""
+    found = homes.home(services.store, caller)
+    moment = now().timestamp()
+    return HomeAnswer(
+        at=moment - moment % MINUTE,  # to the minute: an answer without news is the same answer
+        needs=[_experiment(one) for one in found.needs],
+        runs=[_experiment(one) for one in found.runs],
+        waits=[_experiment(one) for one in found.waits],
+        done=[_experiment(one) for one in found.done],
+        tasks=[_task(one) for one in found.tasks],
+        pools=_pools(services),
+        total=found.total,
+        others=found.others,
+    )
+
+
+def _experiment(one: Entry) -> HomeExperiment:
+    view, row = one.view, one.view.row
+    return HomeExperiment(
+        id=row.id,
+        name=row.name,
+        state=one.state,
+        why=one.why,
+        user=view.username,
+        user_id=row.owner_id,
+        workspace_id=view.workspace_id,
+        pool=row.resource_pool,
+        since=one.since,
+        progress=row.progress,
+        metric=row.searcher_metric,
+        smaller_is_better=row.smaller_is_better,
+        best=cell(row.best_metric),
+        recent=list(one.recent),
+        trials=row.num_trials,
+        running=one.running,
+        waiting=one.waiting,
+        slots_used=one.slots_used,
+        slot_seconds=one.slot_seconds,
+        expected_start=one.expected_start,
+        expected_error=one.expected_error,
+        failed_trial=one.failed_trial,
+        eta=one.eta,
+    )
+
+
+def _task(one: TaskEntry) -> HomeTask:
+    row, latest = one.row, one.latest
+    waits = latest is not None and latest.leased_at is None
+    return HomeTask(
+        id=row.task_id,
+        kind=row.kind,
+        name=row.description or row.task_id,
+        state=row.state if latest is None or row.state != "ACTIVE" else ("QUEUED" if waits else "RUNNING"),
+        ready=latest is not None and latest.ready is True,
+        why=latest.explanation if latest is not None and waits else row.reason,
+        since=epoch(row.start_time),
+        address=f"../proxy/{row.task_id}/" if row.kind in ("NOTEBOOK", "TENSORBOARD") else None,
+    )
+
+
+def _pools(services: UsesServices) -> list[HomePool]:
+    resting = pool_health.paused_pools(services.store)
+    queued = job_queue.counts(services.store)
+    return [
+        HomePool(
+            name=served.pool.name,
+            cluster=served.cluster.name,
+            slots=served.pool.slots_total,
+            used=served.pool.slots_used,
+            waiting=queued.get(served.pool.name, (0, 0))[0],
+            rests=resting[served.pool.name].why if served.pool.name in resting else "",
+            accelerator=served.pool.accelerator,
+        )
+        for served in services.clusters.pools()
+    ]

@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
+from urllib.parse import unquote
 
 from fastapi import APIRouter, Query
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
-from trainmaster.master.api.view_shapes import AttemptsAnswer, TrialBoard, TrialCurves
-from trainmaster.master.services.errors import NotServed
+from trainmaster.master.api.view_shapes import (
+    Attempt,
+    AttemptCheckpoint,
+    AttemptsAnswer,
+    LogLine,
+    MetricName,
+    RankExit,
+    TrialBoard,
+    TrialCurve,
+    TrialCurves,
+    TrialHead,
+)
+from trainmaster.master.services.clock import epoch
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.experiments import attempts_view, trial_view
+from trainmaster.master.services.experiments.attempts_view import AttemptView
+from trainmaster.master.services.experiments.experiment_table import cell
+from trainmaster.master.services.experiments.trial_view import TrialView
+from trainmaster.master.services.logs.log_store import StoredLine
+from trainmaster.master.services.metrics.series import Named
 
 router = APIRouter(prefix="/api/x1", tags=["trials"])
 
 
 @router.get("/trials/{trial_id}/board")
 def board(trial_id: int, services: UsesServices, caller: UserCaller) -> TrialBoard:
-    raise NotServed("to be written")
+    """What a trial's page shows first: its state and why, its jobs, its metric, the last lines of its log."""
+    found = trial_view.view(services.store, trial_id)
+    curve = found.curve
+    return TrialBoard(
+        trial=_head(found),
+        attempts=[attempt(one, found.expected_error) for one in found.attempts],
+        metrics=[MetricName(group=group, name=name) for group, name in found.metrics],
+        curve=None if curve is None else _curve(curve),
+        log=[log_line(line) for line in found.log],
+    )
 
 
 @router.get("/trials/{trial_id}/attempts")
 def attempts(trial_id: int, services: UsesServices, caller: UserCaller) -> AttemptsAnswer:
-    raise NotServed("to be written")
+    """A trial's life over its jobs."""
+    found, error = attempts_view.of_trial(services.store, trial_id)
+    return AttemptsAnswer(attempts=[attempt(one, error) for one in found])
 
 
 @router.get("/trials/{trial_id}/curves")
@@ -28,8 +59,103 @@ def curves(
     trial_id: int,
     services: UsesServices,
     caller: UserCaller,
-    metrics: str = "",
-    x: str = "",
+    metrics: Annotated[str, Query(max_length=20_000, description="GROUP:NAME with commas, each percent-encoded")] = "",
+    x: Annotated[str, Query(max_length=1000, description="batches, seconds, or a metric of the same reports")] = "",
     points: Annotated[int, Query(ge=2, le=5000)] = 500,
 ) -> TrialCurves:
-    raise NotServed("to be written")
+    """Several metrics of a trial over its own steps, thinned so that no spike is lost."""
+    wanted = [_named(part) for part in metrics.split(",") if part]
+    found = trial_view.metric_curves(services.store, trial_id, wanted, x, points)
+    return TrialCurves(x_name=x or "batches", curves=[_curve(one) for one in found])
+
+
+def _named(text: str) -> Named:
+    group, colon, name = text.partition(":")
+    if not colon or not name:
+        raise Invalid(f"metrics: write each as GROUP:NAME, as validation:loss, not {text[:100]!r}.")
+    return Named(unquote(group), unquote(name))
+
+
+def _curve(one: trial_view.Curve) -> TrialCurve:
+    return TrialCurve(group=one.metric.group, metric=one.metric.name, x=list(one.x), y=list(one.y))
+
+
+def attempt(one: AttemptView, expected_error: float | None) -> Attempt:
+    row = one.row
+    waits = row.ended_at is None and row.leased_at is None
+    return Attempt(
+        id=row.id,
+        attempt=row.attempt,
+        state=row.state,
+        created=epoch(row.created_at),
+        submitted=None if row.submitted_at is None else epoch(row.submitted_at),
+        started=None if row.leased_at is None else epoch(row.leased_at),
+        ended=None if row.ended_at is None else epoch(row.ended_at),
+        ends_at=one.ends_at,
+        expected_start=one.expected_start,
+        expected_error=expected_error if one.expected_start is not None else None,
+        waits=row.explanation if waits else "",
+        job=row.native_id,
+        cluster=row.cluster or row.dispatcher,
+        pool=row.pool,
+        slots=row.slots,
+        nodes=list(one.nodes),
+        outcome=row.outcome,
+        how=row.exit_text or (row.explanation if row.ended_at is not None else ""),
+        preempt_reason=row.preempt_reason,
+        preempted_at=None if row.preempt_at is None else epoch(row.preempt_at),
+        exits=[RankExit(rank=e.rank, node=e.node, code=e.code, text=e.text) for e in one.exits],
+        checkpoints=[
+            AttemptCheckpoint(uuid=c.uuid, at=c.at, steps=c.steps, size=c.size, state=c.state) for c in one.checkpoints
+        ],
+        trained_from=one.trained_from,
+        trained_to=one.trained_to,
+        lost_steps=one.lost_steps,
+        slot_seconds=one.slot_seconds,
+    )
+
+
+def log_line(line: StoredLine) -> LogLine:
+    tail = (line.allocation_id or "").rpartition(".")[2]
+    return LogLine(
+        id=line.id,
+        at=epoch(line.at),
+        level=line.level,
+        rank=line.rank_id,
+        node=line.agent_id,
+        attempt=int(tail) if tail.isascii() and tail.isdigit() else None,
+        stream=line.stdtype,
+        text=line.log,
+    )
+
+
+def _head(found: TrialView) -> TrialHead:
+    row, experiment = found.row, found.experiment
+    best = row.best_validation or {}
+    return TrialHead(
+        id=row.id,
+        experiment_id=experiment.id,
+        experiment=experiment.name,
+        task_id=row.task_id,
+        state=found.state,
+        why=found.why,
+        user=found.username,
+        user_id=experiment.owner_id,
+        workspace_id=found.workspace_id,
+        unmanaged=experiment.unmanaged,
+        metric=experiment.searcher_metric,
+        smaller_is_better=experiment.smaller_is_better,
+        hparams=row.hparams,
+        best=cell(row.searcher_metric),
+        best_steps=best.get("totalBatches"),
+        best_checkpoint=found.best_checkpoint,
+        steps=row.total_batches,
+        progress=row.progress if math.isfinite(row.progress) else 0.0,
+        restarts=row.restarts,
+        max_restarts=int(experiment.config.get("max_restarts") or 0),
+        started=epoch(row.start_time),
+        ended=None if row.end_time is None else epoch(row.end_time),
+        slot_seconds=round(sum(one.slot_seconds for one in found.attempts), 1),
+        checkpoints=row.checkpoint_count,
+        checkpoint_size=row.checkpoint_size,
+    )

@@ -81,9 +81,10 @@ class ExperimentHead(Shape):
 
 
 class Curves(Shape):
-    """Series over one grid `x` of `x_name` (batches, epochs, seconds, slotHours, or a reported metric). `y` has a row
-    for each of `trials`, up to its last value; null where a trial reported nothing near. `last`: where each series ends. `seq`: give it as
-    `since` to get only trials that have reported more. `whole`: all trials are here (else only those that changed)."""
+    """Series over one grid `x` of `x_name` (batches, seconds, or a reported metric). `y` has a row for each of
+    `trials`, up to its last value; null where a trial reported nothing near. `last`: where each series ends. `seq`:
+    give it as `since` to get only trials that have reported more. `whole`: all trials are here, not only those that
+    changed."""
 
     group: str
     metric: str
@@ -149,7 +150,8 @@ class AttemptCheckpoint(Shape):
 class Attempt(Shape):
     """One job of a trial: when it was asked for, went to the scheduler, began and ended (null: not yet), until when it
     may run (`ends_at`), what it waits for (`waits`), when the scheduler expects to start it (`expected_start`; such
-    estimates were off by `expected_error` seconds in this pool lately), how it ended. `lost_steps`: steps that a later attempt had to do again. `trained_to`: its last step."""
+    estimates were off by `expected_error` seconds in this pool lately), how it ended. `trained_from`, `trained_to`:
+    its first and last step that count; `lost_steps`: steps that a later attempt had to do again."""
 
     id: str
     attempt: int
@@ -226,21 +228,21 @@ class LogLine(Shape):
     text: str
 
 
-class TrialBoard(Shape):
-    """All of a trial that its page shows first. `curves`: the searcher's metric over steps. `log`: its last lines."""
-
-    trial: TrialHead
-    attempts: list[Attempt]
-    metrics: list[MetricName]
-    curves: Curves | None
-    log: list[LogLine]
-
-
 class TrialCurve(Shape):
     group: str
     metric: str
     x: list[float]
-    y: list[float | None]
+    y: list[float]
+
+
+class TrialBoard(Shape):
+    """All of a trial that its page shows first. `curve`: the searcher's metric over steps. `log`: its last lines."""
+
+    trial: TrialHead
+    attempts: list[Attempt]
+    metrics: list[MetricName]
+    curve: TrialCurve | None
+    log: list[LogLine]
 
 
 class TrialCurves(Shape):
@@ -251,8 +253,9 @@ class TrialCurves(Shape):
 
 
 class HomeExperiment(Shape):
-    """An experiment on the first page. `why`: one sentence; `place`: of its oldest waiting job in its queue; `recent`:
-    the best values so far, the newest last; `eta`: when it is done at its present speed, seconds since 1970."""
+    """An experiment on the first page. `why`: one sentence; `since`: when it began to wait, else began or ended;
+    `recent`: values of its best trial, the newest last; `failed_trial`: the first one that failed; `eta`: when it has
+    ended at its present speed."""
 
     id: int
     name: str
@@ -275,9 +278,7 @@ class HomeExperiment(Shape):
     slot_seconds: float
     expected_start: float | None
     expected_error: float | None
-    place: int | None
     failed_trial: int | None
-    failed_line: int | None
     eta: float | None
 
 

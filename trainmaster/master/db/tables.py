@@ -442,6 +442,7 @@ metrics = Table(
     Column("metrics", JSONB, nullable=False),
     # In the order of the steps, whatever the kind: pages of a trial's history merge the partitions without sorting.
     Index("ix_metrics_trial", "trial_id", "steps", "id", postgresql_where=text("NOT archived")),
+    Index("ix_metrics_archived", "trial_id", postgresql_where=text("archived")),
     postgresql_partition_by="LIST (kind)",
 )
 

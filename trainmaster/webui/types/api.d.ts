@@ -212,9 +212,7 @@ export interface HomeExperiment {
     slotSeconds: number;
     expectedStart: number | null;
     expectedError: number | null;
-    place: number | null;
     failedTrial: number | null;
-    failedLine: number | null;
     eta: number | null;
 }
 
@@ -380,7 +378,7 @@ export interface TrialBoard {
     trial: TrialHead;
     attempts: (Attempt)[];
     metrics: (MetricName)[];
-    curves: Curves | null;
+    curve: TrialCurve | null;
     log: (LogLine)[];
 }
 
@@ -388,7 +386,7 @@ export interface TrialCurve {
     group: string;
     metric: string;
     x: (number)[];
-    y: (number | null)[];
+    y: (number)[];
 }
 
 export interface TrialCurves {

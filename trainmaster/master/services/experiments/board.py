@@ -265,10 +265,10 @@ def _metrics(session: Session, experiment_id: int) -> list[tuple[str, str]]:
     each = select(t.summary_metrics, group.label("key")).where(t.experiment_id == experiment_id).subquery().c
     name = func.jsonb_object_keys(each.summary_metrics[each.key])
     found = session.execute(select(each.key, name).distinct().limit(MOST_METRICS))
-    return sorted((_GROUPS.get(key, key), metric) for key, metric in found)
+    return sorted((GROUPS.get(key, key), metric) for key, metric in found)
 
 
-_GROUPS = {"avg_metrics": "training", "validation_metrics": "validation"}
+GROUPS = {"avg_metrics": "training", "validation_metrics": "validation"}
 
 
 # -- shaping ------------------------------------------------------------------------------------------------------

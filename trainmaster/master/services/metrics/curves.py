@@ -30,8 +30,8 @@ OVERLAP = 1000  # ids of reports: what draws its id earlier may become visible l
 
 @dataclass(frozen=True)
 class Grid:
-    """`y`: a row for each of `trials`, a value or None for each of `x` up to its last value. `last`: where each series ends. `seq`: of the
-    newest report that is in it, or a little less: later calls ask for what came since."""
+    """`y`: a row for each of `trials`, a value or None for each of `x` up to its last value. `last`: where each series
+    ends. `seq`: of the newest report that is in it, or a little less: later calls ask for what came since."""
 
     metric: Named
     x_name: str

@@ -222,16 +222,6 @@ const Needing = component((/** @type {RowProperties} */ { one, read }) =>
             one.failedTrial === null
                 ? null
                 : a({ href: href(`trials/${one.failedTrial}`) }, `trial ${one.failedTrial}`),
-            one.failedTrial === null
-                ? null
-                : a(
-                      {
-                          href: href(`trials/${one.failedTrial}/log`, {
-                              line: one.failedLine === null ? "error" : String(one.failedLine),
-                          }),
-                      },
-                      "its log",
-                  ),
         ],
         [
             Steering({ one, read }),
@@ -274,7 +264,7 @@ const Queued = component((/** @type {RowProperties} */ { one, read }) =>
         one,
         [
             span(null, "since ", Ago({ seconds: one.since })),
-            one.place === null ? null : span(null, `place ${count(one.place)} in ${visible(one.pool, 40)}`),
+            span(null, `in ${visible(one.pool, 40)}`),
             Expected({ one }),
         ],
         Steering({ one, read }),

@@ -1,0 +1,166 @@
+"""A trial's life over its jobs: when each waited and ran, how it ended, what it saved, and what was lost with it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ARRAY, Double, Text, cast, func, select, union_all
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import METRICS_OF, Allocation, AllocationNode, Checkpoint, Trial
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.store import Store
+
+MOST = 1000  # attempts, the latest ones
+LATELY = 7 * 86400.0  # seconds for which estimates of the scheduler count
+MINUTE = 60
+
+
+@dataclass(frozen=True)
+class Saved:
+    uuid: str
+    at: float
+    steps: int
+    size: int
+    state: str
+
+
+@dataclass(frozen=True)
+class NodeExit:
+    rank: int
+    node: str
+    code: int | None
+    text: str
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """`trained_from` and `trained_to`: steps of the first and the last report that count. `lost_steps`: how many it
+    trained beyond that, which a later attempt did again. Times are seconds since 1970."""
+
+    row: Allocation
+    nodes: Sequence[str]
+    checkpoints: Sequence[Saved]
+    exits: Sequence[NodeExit]
+    trained_from: int | None
+    trained_to: int | None
+    lost_steps: int
+    slot_seconds: float
+    expected_start: float | None
+    ends_at: float | None
+
+
+@dataclass(frozen=True)
+class _Steps:
+    first: int | None = None
+    last: int | None = None
+    lost: int = 0
+
+
+def of_trial(store: Store, trial_id: int) -> tuple[list[AttemptView], float | None]:
+    """All attempts, the first one first, and by how many seconds the scheduler's expected starts were off lately in the
+    pool of the last one, in the median. Raises NotFound."""
+    with store.transaction() as session:
+        if session.get(Trial, trial_id) is None:
+            raise NotFound(f"There is no trial {trial_id}.")
+        return read(session, trial_id)
+
+
+def read(session: Session, trial_id: int) -> tuple[list[AttemptView], float | None]:
+    """The same in a transaction."""
+    latest = (
+        select(Allocation)
+        .where(Allocation.trial_id == trial_id)
+        .order_by(Allocation.created_at.desc(), Allocation.attempt.desc())
+        .limit(MOST)
+    )
+    rows = list(session.scalars(latest))[::-1]
+    ids = [row.id for row in rows]
+    nodes: dict[str, list[str]] = defaultdict(list)
+    joined = select(AllocationNode).where(AllocationNode.allocation_id == func.any(cast(ids, ARRAY(Text))))
+    for node in session.scalars(joined.order_by(AllocationNode.node_rank)):
+        nodes[node.allocation_id].append(node.name)
+    saved: dict[str, list[Saved]] = defaultdict(list)
+    for one in session.scalars(
+        select(Checkpoint).where(Checkpoint.trial_id == trial_id).order_by(Checkpoint.report_time)
+    ):
+        state = Saved(str(one.uuid), epoch(one.report_time), one.steps_completed, one.size, one.state)
+        saved[one.allocation_id or ""].append(state)
+    steps = _steps(session, trial_id)
+    views = [_view(row, nodes[row.id], saved[row.id], steps.get(row.attempt, _Steps())) for row in rows]
+    return views, expected_error(session, rows[-1].pool) if rows else None
+
+
+def expected_error(session: Session, pool: str) -> float | None:
+    """The median of how many seconds too early or too late the scheduler's first expected starts were, of jobs that
+    began lately; None: there were none."""
+    a = Allocation.__table__.c
+    estimated = cast(a.observed["estimated"].as_string(), Double)
+    error = func.abs(func.extract("epoch", a.leased_at) - estimated)
+    began = a.leased_at > func.now() - func.make_interval(0, 0, 0, 0, 0, 0, LATELY)
+    query = select(func.percentile_cont(0.5).within_group(error)).where(
+        a.pool == pool, began, a.observed.has_key("estimated")
+    )
+    found = session.scalar(query)
+    return None if found is None else round(float(found))
+
+
+def _steps(session: Session, trial_id: int) -> dict[int, _Steps]:
+    """By attempt; the reports that count and those that a later attempt has replaced."""
+    parts = [
+        select(m.c.run_id, m.c.archived, func.min(m.c.steps).label("first"), func.max(m.c.steps).label("last"))
+        .where(m.c.trial_id == trial_id, m.c.archived if archived else ~m.c.archived)
+        .group_by(m.c.run_id, m.c.archived)
+        for m in (METRICS_OF["training"], METRICS_OF["validation"])
+        for archived in (False, True)
+    ]
+    kept: dict[int, tuple[int, int]] = {}
+    replaced: dict[int, int] = {}
+    for run, archived, first, last in session.execute(union_all(*parts)):
+        if archived:
+            replaced[run] = max(replaced.get(run, 0), last)
+        else:
+            low, high = kept.get(run, (first, last))
+            kept[run] = min(low, first), max(high, last)
+    found = {}
+    for run in kept.keys() | replaced.keys():
+        first, last = kept.get(run, (None, None))
+        before = last if last is not None else _reached(kept, run)
+        found[run] = _Steps(first, last, max(replaced.get(run, 0) - before, 0))
+    return found
+
+
+def _reached(kept: Mapping[int, tuple[int, int]], run: int) -> int:
+    """The steps that count from attempts before one of which nothing does."""
+    return max((last for other, (_, last) in kept.items() if other < run), default=0)
+
+
+def _view(row: Allocation, nodes: Sequence[str], saved: Sequence[Saved], steps: _Steps) -> AttemptView:
+    observed: Mapping[str, Any] = row.observed or {}
+    ran = 0.0
+    if row.leased_at is not None:
+        moment = now().timestamp()
+        end = epoch(row.ended_at) if row.ended_at is not None else moment - moment % MINUTE
+        ran = max(end - epoch(row.leased_at), 0.0)
+    waits = row.ended_at is None and row.leased_at is None
+    return AttemptView(
+        row=row,
+        nodes=list(nodes) or list(observed.get("nodes") or ()),
+        checkpoints=saved,
+        exits=[_exit(int(rank), exit) for rank, exit in sorted((row.exits or {}).items(), key=lambda one: int(one[0]))],
+        trained_from=steps.first,
+        trained_to=steps.last,
+        lost_steps=steps.lost,
+        slot_seconds=round(ran * row.slots, 1),
+        expected_start=observed.get("expected_start") if waits else None,
+        ends_at=observed.get("ends_at") if row.ended_at is None else None,
+    )
+
+
+def _exit(rank: int, exit: Mapping[str, Any]) -> NodeExit:
+    code = exit.get("exit_code")
+    return NodeExit(rank, str(exit.get("node_name") or ""), code, str(exit.get("message") or "")[:1000])
