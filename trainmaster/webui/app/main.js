@@ -39,8 +39,8 @@ const Outlet = component(() => {
     if (!wanted) return NotFound({ path: at.path });
     if (failed.value) return Failed({ sentence: failed.value });
     if (loaded.value?.name !== wanted) return Waiting({});
-    // Another thing is another page, with nothing left of the one before.
-    const key = `${wanted} ${Object.values(at.names).join("/")}`;
+    // Another thing is another page, with nothing left of the one before; another view of the same thing is not.
+    const key = `${wanted} ${at.thing}`;
     return Guarded({ key }, loaded.value.Page({}));
 });
 

@@ -1,41 +1,234 @@
-/** One experiment. */
-import { useEffect } from "../../vendor/preact/hooks.js";
-import { useSignal } from "../../vendor/signals/signals.js";
-import { get } from "../api/http.js";
+/**
+ * One experiment: its state and why, its best trial, what it has cost; the rest are views behind tabs, each an address.
+ */
+import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
+import { batch, useSignal } from "../../vendor/signals/signals.js";
+import { comebacks, get } from "../api/http.js";
+import { follow } from "../api/live.js";
+import { merged } from "../lib/curves.js";
 import { visible } from "../lib/format.js";
-import { State } from "../ui/cells.js";
-import { dataAddress, place } from "../ui/router.js";
+import { toastError } from "../ui/overlay.js";
+import { dataAddress, href, place, setQuery } from "../ui/router.js";
 import { usePlace, Waiting } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
+import { Head } from "./experiment_head.js";
 
-/** @import { Experiment } from "../../types/api.d.ts" */
+/** @import { Curves, ExperimentBoard } from "../../types/api.d.ts" */
+/** @import { ComponentTag } from "../../types/tags.d.ts" */
+/** @import { Signal } from "../../vendor/signals/signals.js" */
 
-const { div, h1, p } = tags;
+/** @typedef {{ readonly [column: string]: unknown }} TrialRow a trial by the names of the board's columns */
+/**
+ * @typedef {object} ExperimentView what a tab gets
+ * @property {ExperimentBoard} board
+ * @property {TrialRow[]} trials
+ * @property {Signal<Set<number>>} marks ids of marked trials; all tabs share them
+ * @property {() => void} reload reads all of it again
+ */
+/** @typedef {{ Tab: ComponentTag<{ view: ExperimentView }> }} TabModule */
+
+const { a, button, div, h1, nav, p } = tags;
+
+const MOST_MARKS = 100; // in the address
+/** @type {(board: ExperimentBoard) => boolean} */
+const always = () => true;
+/** @type {(board: ExperimentBoard) => boolean} */
+const ofMany = board => board.experiment.trials > 1;
+
+/** @type {Record<string, { text: string, load: () => Promise<TabModule>, fits: (board: ExperimentBoard) => boolean }>} */
+const TABS = {
+    curves: { text: "Curves", load: () => import("./experiment_curves.js"), fits: always },
+    trials: { text: "Trials", load: () => import("./experiment_trials.js"), fits: always },
+    space: { text: "Space", load: () => import("./experiment_space.js"), fits: ofMany },
+    rungs: {
+        text: "Rungs",
+        load: () => import("./experiment_rungs.js"),
+        fits: board => board.brackets.some(bracket => bracket.rungs.length > 0),
+    },
+    story: { text: "Story", load: () => import("./experiment_story.js"), fits: always },
+    cost: { text: "Cost", load: () => import("./experiment_cost.js"), fits: always },
+    config: { text: "Configuration", load: () => import("./experiment_config.js"), fits: always },
+    code: { text: "Code", load: () => import("./experiment_code.js"), fits: always },
+    checkpoints: { text: "Checkpoints", load: () => import("./experiment_checkpoints.js"), fits: always },
+    notes: { text: "Notes", load: () => import("./experiment_notes.js"), fits: always },
+};
+const FIRST = "curves";
 
 export const Page = component(() => {
-    const id = place.value.names["id"] ?? "";
-    const found = useSignal(/** @type {Experiment | null} */ (null));
-    const said = useSignal("");
+    const { id = "", tab = FIRST } = place.value.names;
+    const loaded = useSignal(/** @type {{ name: string, Tab: TabModule["Tab"] } | null} */ (null));
+    const { board, said, reload } = useBoard(id);
+    const marks = useMarks();
+    const known = board.value;
+    const trials = useMemo(() => (known ? objects(known.columns, known.rows) : []), [known?.rows]);
     usePlace([
         { text: "Experiments", to: "experiments" },
-        { text: found.value ? `${id} ${found.value.name}` : id, to: `experiments/${id}` },
+        { text: known ? `${id} ${known.experiment.name}` : id, to: `experiments/${id}` },
     ]);
     useEffect(() => {
-        get(dataAddress.value).then(
-            (/** @type {{ experiment: Experiment }} */ answer) => {
-                found.value = answer.experiment;
-            },
-            error => {
-                said.value = error.message;
-            },
+        TABS[tab]?.load().then(module => {
+            loaded.value = { name: tab, Tab: module.Tab };
+        }, toastError);
+    }, [tab]);
+    if (!known) {
+        if (!said.value) return Waiting({});
+        return div(
+            { class: "page", role: "alert" },
+            h1(null, "Not shown"),
+            p(null, visible(said.value, 1000)),
+            button({ type: "button", onClick: reload }, "Try again"),
         );
-    }, [id]);
-    if (said.value) return div({ class: "page", role: "alert" }, h1(null, "Not shown"), p(null, said.value));
-    const one = found.value;
-    if (!one) return Waiting({});
+    }
+    const view = { board: known, trials, marks, reload };
     return div(
-        { class: "page" },
-        h1(null, visible(one.name)),
-        p(null, State({ state: one.state }), " ", visible(one.stateReason, 1000)),
+        { class: "thing-page" },
+        Head({ view }),
+        said.value
+            ? p({ class: "thing-said said", role: "alert" }, `What you see is older: ${visible(said.value, 300)}`)
+            : null,
+        nav(
+            { class: "tabs", "aria-label": "Views of the experiment" },
+            Object.entries(TABS)
+                .filter(([name, one]) => name === tab || one.fits(known))
+                .map(([name, { text }]) =>
+                    a(
+                        {
+                            key: name,
+                            href: href(name === FIRST ? `experiments/${id}` : `experiments/${id}/${name}`, kept()),
+                            "aria-current": name === tab ? "page" : undefined,
+                        },
+                        text,
+                    ),
+                ),
+        ),
+        div(
+            { class: "tab" },
+            TABS[tab] === undefined
+                ? p(null, "There is no such view of an experiment.")
+                : loaded.value?.name === tab
+                  ? loaded.value.Tab({ view, key: tab })
+                  : Waiting({}),
+        ),
     );
 });
+
+/** What goes along from tab to tab. */
+function kept() {
+    const { query } = place.value;
+    return Object.fromEntries(["marks", "metric", "group", "x"].map(name => [name, query.get(name)]));
+}
+
+/**
+ * The board of an experiment, read again when there is news of it: all of it where the address asks for other curves,
+ * else its rows, and of its curves what came since.
+ * @param {string} id
+ */
+function useBoard(id) {
+    const board = useSignal(/** @type {ExperimentBoard | null} */ (null));
+    const said = useSignal("");
+    const address = dataAddress.value;
+    const reader = useMemo(() => {
+        const path = `api/x1/experiments/${encodeURIComponent(id)}`;
+        let round = 0;
+        let busy = false;
+        /** @param {() => Promise<ExperimentBoard>} ask */
+        const read = async ask => {
+            round += 1;
+            const mine = round;
+            busy = true;
+            try {
+                const answer = await ask();
+                if (mine !== round) return; // another question was asked meanwhile
+                batch(() => {
+                    board.value = answer;
+                    said.value = "";
+                });
+            } catch (error) {
+                if (mine === round) said.value = error instanceof Error ? error.message : String(error);
+            } finally {
+                if (mine === round) busy = false;
+            }
+        };
+        const whole = () => read(() => get(dataAddress.peek()));
+        const news = async () => {
+            const before = board.peek();
+            const curves = before?.curves;
+            if (busy) return undefined; // what is on its way is new enough
+            if (!curves) return whole();
+            return read(async () => {
+                const words = new URLSearchParams({
+                    group: curves.group,
+                    metric: curves.metric,
+                    x: curves.xName,
+                    since: String(curves.seq),
+                });
+                const [rows, since] = await Promise.all([
+                    /** @type {Promise<ExperimentBoard>} */ (get(`${path}/board`)),
+                    /** @type {Promise<Curves>} */ (get(`${path}/curves?${words}`)),
+                ]);
+                const next = merged(curves, since);
+                return next ? { ...rows, curves: next } : get(dataAddress.peek());
+            });
+        };
+        return { whole, news };
+    }, [id]);
+    useEffect(() => {
+        void reader.whole();
+    }, [address]);
+    useEffect(() => {
+        const end = follow(`experiment:${id}`, () => void reader.news());
+        let begun = false;
+        const back = comebacks.subscribe(() => {
+            if (begun) void reader.whole();
+            begun = true;
+        });
+        return () => {
+            end();
+            back();
+        };
+    }, [id]);
+    return { board, said, reload: () => void reader.whole() };
+}
+
+/** The marked trials; they stand in the address as long as it stays short. */
+function useMarks() {
+    const written = place.value.query.get("marks") ?? "";
+    const marks = useSignal(/** @type {Set<number>} */ (new Set()));
+    const first = useMemo(() => {
+        marks.value = read(written);
+        return true;
+    }, []);
+    useEffect(() => {
+        // changed elsewhere: by a link, or the browser's back
+        if (written !== write(marks.peek()) && first) marks.value = read(written);
+    }, [written]);
+    useEffect(
+        () =>
+            marks.subscribe(now => {
+                const text = write(now);
+                if (text !== (place.peek().query.get("marks") ?? ""))
+                    setQuery({ marks: text || null }, { replace: true });
+            }),
+        [],
+    );
+    return marks;
+}
+
+/** @param {string} text */
+function read(text) {
+    return new Set(text.split(",").map(Number).filter(Number.isInteger).filter(Boolean).slice(0, MOST_MARKS));
+}
+
+/** @param {Set<number>} marks */
+function write(marks) {
+    return marks.size <= MOST_MARKS ? [...marks].join(",") : "";
+}
+
+/**
+ * @param {string[]} columns
+ * @param {unknown[][]} rows
+ * @returns {TrialRow[]}
+ */
+function objects(columns, rows) {
+    return rows.map(row => Object.fromEntries(columns.map((name, at) => [name, row[at]])));
+}

@@ -18,6 +18,7 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  * @property {Record<string, string>} names what stands in the place of the route's names
  * @property {URLSearchParams} query
  * @property {string} path from `/ui/` on
+ * @property {string} thing the names that the route requires: of which thing the page is
  */
 
 /** The folder `/ui/`. */
@@ -37,9 +38,15 @@ function placeOf(url) {
     const parts = path.split("/").filter(Boolean).map(decoded);
     for (const route of routes) {
         const names = fitting(route, parts);
-        if (names) return { route, names, query: url.searchParams, path };
+        if (names) return { route, names, query: url.searchParams, path, thing: thingOf(route, names) };
     }
-    return { route: null, names: {}, query: url.searchParams, path };
+    return { route: null, names: {}, query: url.searchParams, path, thing: path };
+}
+
+/** @param {Route} route @param {Record<string, string>} names */
+function thingOf(route, names) {
+    const required = route.path.split("/").filter(part => part.startsWith(":") && !part.endsWith("?"));
+    return required.map(part => names[part.slice(1)]).join("/");
 }
 
 /** @param {string} text */

@@ -1,0 +1,75 @@
+/** Curves of many trials over one grid: what has come since is put in, and where rungs lie on its axis. */
+
+/** @import { Curves, ExperimentBoard } from "../../types/api.d.ts" */
+
+const MOST_PLACES = 600; // of a grid that has grown; a new one is asked for then
+
+/**
+ * Curves with those of the trials that have reported more since. Null: the grid has become too fine, all have to be
+ * read again.
+ * @param {Curves} all
+ * @param {Curves} news
+ * @returns {Curves | null}
+ */
+export function merged(all, news) {
+    if (news.whole) return news;
+    if (news.group !== all.group || news.metric !== all.metric || news.xName !== all.xName) return null;
+    if (news.trials.length === 0) return { ...all, seq: news.seq };
+    const x = [...new Set([...all.x, ...news.x])].sort((one, other) => one - other);
+    if (x.length > MOST_PLACES) return null;
+    const places = new Map(x.map((value, at) => [value, at]));
+    const fresh = new Map(news.trials.map((trial, at) => [trial, at]));
+    /** @type {number[]} */
+    const trials = [];
+    /** @type {(number | null)[][]} */
+    const y = [];
+    /** @type {(number | null)[]} */
+    const last = [];
+    for (const [at, trial] of all.trials.entries()) {
+        if (fresh.has(trial)) continue;
+        trials.push(trial);
+        y.push(x.length === all.x.length ? (all.y[at] ?? []) : placed(all.y[at] ?? [], all.x, places));
+        last.push(all.last[at] ?? null);
+    }
+    for (const [at, trial] of news.trials.entries()) {
+        trials.push(trial);
+        y.push(placed(news.y[at] ?? [], news.x, places));
+        last.push(news.last[at] ?? null);
+    }
+    return { ...all, x, trials, y, last, seq: news.seq };
+}
+
+/**
+ * @param {(number | null)[]} row
+ * @param {number[]} x
+ * @param {Map<number, number>} places
+ */
+function placed(row, x, places) {
+    /** @type {(number | null)[]} */
+    const found = [];
+    for (const [at, value] of row.entries()) {
+        const place = places.get(x[at] ?? Number.NaN);
+        if (value === null || place === undefined) continue;
+        while (found.length < place) found.push(null);
+        found[place] = value;
+    }
+    return found;
+}
+
+/**
+ * How many of the axis' units one unit of the search is: 100 where an epoch has 100 batches. Null where that cannot be
+ * told, as on an axis of seconds.
+ * @param {ExperimentBoard} board
+ * @param {readonly { readonly [name: string]: unknown }[]} trials
+ */
+export function unitOnAxis(board, trials) {
+    const { curves, experiment } = board;
+    if (!curves) return null;
+    if (curves.xName === experiment.timeMetric) return 1;
+    if (curves.xName !== "batches") return null;
+    const ratios = trials
+        .filter(row => Number(row["units"]) > 0 && Number(row["steps"]) > 0)
+        .map(row => Number(row["steps"]) / Number(row["units"]))
+        .sort((one, other) => one - other);
+    return ratios[Math.floor(ratios.length / 2)] ?? null;
+}
