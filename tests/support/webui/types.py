@@ -25,7 +25,6 @@ WANTED = (
     "TrialBoard",
     "AttemptsAnswer",
     "TrialCurves",
-    "LogWindow",
     "CheckpointTable",
     "Machine",
 )

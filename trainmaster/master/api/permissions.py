@@ -129,7 +129,6 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {X1}/trials/{{trial_id}}/board": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/trials/{{trial_id}}/attempts": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/trials/{{trial_id}}/curves": P.VIEW_EXPERIMENT_METADATA,
-    f"GET {X1}/tasks/{{task_id}}/log": P.VIEW_EXPERIMENT_ARTIFACTS,
     f"GET {V1}/experiment/labels": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/experiments/metrics-stream/metric-names": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/experiments/{{experiment_id}}": P.VIEW_EXPERIMENT_METADATA,

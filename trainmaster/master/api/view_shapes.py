@@ -318,32 +318,3 @@ class HomeAnswer(Shape):
     pools: list[HomePool]
     total: int
     others: int
-
-
-class LogBin(Shape):
-    lines: int
-    errors: int
-    matches: int
-
-
-class LogWindow(Shape):
-    """Lines around a place of a log of `total` lines (those that the filter admits). `before`: how many of them lie
-    before the window. `bins`: the whole log in pieces of equal length, for a map at its side. `first_error`: the
-    first line of level ERROR or above; `over`: no more will come."""
-
-    task_id: str
-    title: str
-    experiment_id: int | None
-    trial_id: int | None
-    total: int
-    before: int
-    matches: int
-    lines: list[LogLine]
-    bins: list[LogBin]
-    first_error: int | None
-    last_id: int
-    ranks: list[int]
-    nodes: list[str]
-    attempts: list[int]
-    streams: list[str]
-    over: bool

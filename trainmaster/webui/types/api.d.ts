@@ -237,12 +237,6 @@ export interface HomeTask {
     address: string | null;
 }
 
-export interface LogBin {
-    lines: number;
-    errors: number;
-    matches: number;
-}
-
 export interface LogLine {
     id: number;
     at: number;
@@ -252,25 +246,6 @@ export interface LogLine {
     attempt: number | null;
     stream: string | null;
     text: string;
-}
-
-export interface LogWindow {
-    taskId: string;
-    title: string;
-    experimentId: number | null;
-    trialId: number | null;
-    total: number;
-    before: number;
-    matches: number;
-    lines: (LogLine)[];
-    bins: (LogBin)[];
-    firstError: number | null;
-    lastId: number;
-    ranks: (number)[];
-    nodes: (string)[];
-    attempts: (number)[];
-    streams: (string)[];
-    over: boolean;
 }
 
 export interface Machine {

@@ -14,6 +14,7 @@ const KNOWN = {
     QUEUED: { word: "waiting", look: "waiting" },
     PAUSED: { word: "paused", look: "paused" },
     COMPLETED: { word: "completed", look: "completed" },
+    STOPPED: { word: "stopped early", look: "over" },
     CANCELED: { word: "canceled", look: "over" },
     ERROR: { word: "failed", look: "failed" },
     DELETING: { word: "deleting", look: "stopping" },

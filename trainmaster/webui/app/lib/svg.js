@@ -1,5 +1,5 @@
 /** A chart as a vector graphic for paper: 85 or 170 mm wide, type of 8 pt, its data inside the file. */
-import { csv } from "./files.js";
+import { csv, json } from "./files.js";
 import { tick } from "./format.js";
 import { extent, logTicks, positive, ticks } from "./series.js";
 
@@ -18,18 +18,18 @@ export function escaped(text) {
 
 /**
  * @param {ChartData} data
- * @param {{ millimetres: number, log?: boolean }} how
+ * @param {{ millimetres: number, log?: boolean, logX?: boolean }} how
  */
-export function svgOf(data, { millimetres, log = false }) {
+export function svgOf(data, { millimetres, log = false, logX = false }) {
     const width = millimetres * MM;
     const legend = data.series.filter(one => !one.faded).slice(0, PAPER_COLOURS.length);
     const lines = legend.length > 1 ? legend.length : 0;
     const height = width * 0.62 + lines * TYPE * 1.4;
     const box = { left: 44, top: 8, right: width - 14, bottom: width * 0.62 - 28 };
     const series = data.series.map(one => ({ ...one, y: log ? positive(one.y) : one.y }));
-    const across = extent([data.x]) ?? [0, 1];
+    const across = extent([logX ? data.x.filter(value => value > 0) : data.x]) ?? [logX ? 0.1 : 0, 1];
     const [low, high] = widened(extent(series.map(one => one.y)) ?? [log ? 0.1 : 0, 1], log);
-    const x = scale(across[0], across[1], box.left, box.right, false);
+    const x = scale(across[0], across[1], box.left, box.right, logX);
     const y = scale(low, high, box.bottom, box.top, log);
     const parts = [];
     for (const value of log ? logTicks(low, high) : ticks(low, high, 6)) {
@@ -37,7 +37,7 @@ export function svgOf(data, { millimetres, log = false }) {
         parts.push(`<path d="M${box.left} ${at}H${box.right.toFixed(2)}" stroke="#ddd" stroke-width=".5"/>`);
         parts.push(text(tick(value), box.left - 4, Number(at) + TYPE * 0.35, "end"));
     }
-    for (const value of ticks(across[0], across[1], width > 300 ? 8 : 4)) {
+    for (const value of logX ? logTicks(...across) : ticks(across[0], across[1], width > 300 ? 8 : 4)) {
         const at = x(value);
         parts.push(`<path d="M${at.toFixed(2)} ${box.bottom.toFixed(2)}v3" stroke="#000" stroke-width=".5"/>`);
         parts.push(text(tick(value), at, box.bottom + TYPE + 4, "middle"));
@@ -83,11 +83,22 @@ function paperColour(data, name) {
 
 /** The chart's values as CSV. @param {ChartData} data */
 export function csvOf(data) {
-    const head = [data.xTitle, ...data.series.map(one => one.name)];
-    return csv(
-        head,
-        data.x.map((value, at) => [value, ...data.series.map(one => one.y[at] ?? null)]),
-    );
+    return csv(headOf(data), rowsOf(data));
+}
+
+/** The same as JSON. @param {ChartData} data */
+export function jsonOf(data) {
+    return json(headOf(data), rowsOf(data));
+}
+
+/** @param {ChartData} data */
+function headOf(data) {
+    return [data.xTitle, ...data.series.map(one => one.name)];
+}
+
+/** @param {ChartData} data */
+function rowsOf(data) {
+    return data.x.map((value, at) => [value, ...data.series.map(one => one.y[at] ?? null)]);
 }
 
 /**
@@ -128,6 +139,7 @@ function path(xs, ys, x, y) {
     for (const [at, value] of ys.entries()) {
         const along = xs[at];
         if (value === null || along === undefined || !Number.isFinite(value)) continue; // lines go on over gaps
+        if (!Number.isFinite(x(along))) continue; // zero on a logarithmic scale
         words.push(`${pen}${x(along).toFixed(2)} ${y(value).toFixed(2)}`);
         pen = "L";
     }

@@ -40,11 +40,6 @@ const TABS = {
     curves: { text: "Curves", load: () => import("./experiment_curves.js"), fits: always },
     trials: { text: "Trials", load: () => import("./experiment_trials.js"), fits: always },
     space: { text: "Space", load: () => import("./experiment_space.js"), fits: ofMany },
-    rungs: {
-        text: "Rungs",
-        load: () => import("./experiment_rungs.js"),
-        fits: board => board.brackets.some(bracket => bracket.rungs.length > 0),
-    },
     story: { text: "Story", load: () => import("./experiment_story.js"), fits: always },
     cost: { text: "Cost", load: () => import("./experiment_cost.js"), fits: always },
     config: { text: "Configuration", load: () => import("./experiment_config.js"), fits: always },

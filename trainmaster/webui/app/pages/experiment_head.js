@@ -37,9 +37,9 @@ export const Head = component((/** @type {{ view: ExperimentView }} */ { view })
             culprit
                 ? span(
                       null,
-                      " See ",
-                      a({ href: href(`trials/${culprit["id"]}`) }, `trial ${culprit["id"]} and its log`),
-                      culprit["why"] && culprit["why"] !== head.why ? `: ${visible(String(culprit["why"]), 500)}` : "",
+                      ". ",
+                      a({ href: href(`trials/${culprit["id"]}`) }, `Trial ${culprit["id"]} and its log`),
+                      head.why.includes(String(culprit["why"])) ? "" : `: ${visible(String(culprit["why"]), 500)}`,
                   )
                 : null,
         ),

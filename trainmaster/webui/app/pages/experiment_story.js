@@ -1,8 +1,63 @@
-/** To be written. */
+/** Why everything happened to an experiment: decisions of its search, of people, and what became of its jobs. */
+import { useEffect } from "../../vendor/preact/hooks.js";
+import { useSignal } from "../../vendor/signals/signals.js";
+import { get } from "../api/http.js";
+import { visible } from "../lib/format.js";
+import { place, setQuery } from "../ui/router.js";
+import { Waiting } from "../ui/shell.js";
+import { StoryList } from "../ui/story_list.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentView } from "./experiment.js" */
+/** @import { StoryAnswer, StoryEvent } from "../../types/api.d.ts" */
 
-export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) =>
-    tags.p(null, String(view.trials.length)),
-);
+const { button, div, input, label, p } = tags;
+
+const PIECE = 200; // events of a call
+
+export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
+    const { id } = view.board.experiment;
+    const trial = place.value.query.get("trial") ?? "";
+    const events = useSignal(/** @type {StoryEvent[] | null} */ (null));
+    const more = useSignal(false);
+    const said = useSignal("");
+    const read = (/** @type {StoryEvent[]} */ before) => {
+        const words = new URLSearchParams({ limit: String(PIECE), after: String(before.at(-1)?.id ?? 0) });
+        if (/^\d+$/.test(trial)) words.set("trial", trial);
+        return get(`api/x1/experiments/${id}/story?${words}`).then(
+            (/** @type {StoryAnswer} */ answer) => {
+                events.value = [...before, ...answer.events];
+                more.value = answer.more;
+                said.value = "";
+            },
+            error => {
+                said.value = error.message;
+            },
+        );
+    };
+    useEffect(() => {
+        void read([]);
+    }, [id, trial]);
+    const found = events.value;
+    if (!found)
+        return said.value ? div({ class: "empty", role: "alert" }, p(null, visible(said.value, 500))) : Waiting({});
+    return div(
+        null,
+        div(
+            { class: "section-head" },
+            label(
+                { class: "chart-tool" },
+                "Only trial",
+                input({
+                    type: "search",
+                    inputMode: "numeric",
+                    value: trial,
+                    onInput: event => setQuery({ trial: event.currentTarget.value.trim() || null }, { replace: true }),
+                }),
+            ),
+        ),
+        found.length ? StoryList({ events: found }) : p({ class: "muted" }, "Nothing has happened yet."),
+        said.value ? p({ class: "said", role: "alert" }, visible(said.value, 500)) : null,
+        more.value ? button({ type: "button", onClick: () => read(found) }, "What came next") : null,
+    );
+});

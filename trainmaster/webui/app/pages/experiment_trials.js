@@ -1,8 +1,254 @@
-/** To be written. */
+/** All trials of an experiment as a table: sorted and filtered here, with heat in its columns and a curve in each row. */
+import { useMemo } from "../../vendor/preact/hooks.js";
+import { signal, useComputed } from "../../vendor/signals/signals.js";
+import { scaleOf } from "../lib/axes.js";
+import { csv, json } from "../lib/files.js";
+import { count, plural, visible } from "../lib/format.js";
+import { stoppedEarly } from "../lib/trials.js";
+import { Ago, Lasted, State, Value } from "../ui/cells.js";
+import { Menu, toast, toastError } from "../ui/overlay.js";
+import { href, place, setQuery } from "../ui/router.js";
+import { save } from "../ui/save.js";
+import { Spark } from "../ui/spark.js";
+import { fixedRows, Table } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
 
-/** @import { ExperimentView } from "./experiment.js" */
+/** @import { ExperimentView, TrialRow } from "./experiment.js" */
+/** @import { Column } from "../ui/table.js" */
+/** @import { Cell } from "../lib/files.js" */
 
-export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) =>
-    tags.p(null, String(view.trials.length)),
-);
+const { a, button, div, input, p, span } = tags;
+
+const SPARK = 30; // values of a curve in a row
+const STEPS = 5; // shades of heat
+
+export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
+    const { board, trials, marks } = view;
+    const head = board.experiment;
+    const { query } = place.value;
+    const filter = query.get("trials") ?? "";
+    const sort = query.get("sort") ?? (head.smallerIsBetter ? "best" : "-best");
+    const heat = query.get("heat") === "yes";
+    const columns = useMemo(() => columnsOf(view, heat), [board, heat]);
+    const shown = useMemo(() => sorted(matching(trials, filter), sort), [trials, filter, sort]);
+    const rows = useMemo(() => fixedRows(signal(shown)), [shown]);
+    // The table keeps rows beside their keys; all tabs share the keys.
+    const kept = useComputed(
+        () => new Map(trials.filter(row => marks.value.has(Number(row["id"]))).map(row => [Number(row["id"]), row])),
+    );
+    const marked = useMemo(
+        () => ({
+            get value() {
+                return kept.value;
+            },
+            set value(next) {
+                marks.value = new Set([...next.keys()].map(Number));
+            },
+            peek: () => kept.peek(),
+        }),
+        [kept],
+    );
+    if (trials.length === 0) return div({ class: "empty" }, p(null, "It has no trials yet."));
+    return div(
+        { class: "table-page" },
+        div(
+            { class: "section-head" },
+            input({
+                type: "search",
+                value: filter,
+                placeholder: "Words of its state, reason, job or node",
+                "aria-label": "Filter trials",
+                onInput: event => setQuery({ trials: event.currentTarget.value || null }, { replace: true }),
+            }),
+            span({ class: "muted" }, `${count(shown.length)} of ${plural(trials.length, "trial")}`),
+            button(
+                {
+                    type: "button",
+                    class: "switch",
+                    "aria-pressed": heat,
+                    onClick: () => setQuery({ heat: heat ? null : "yes" }),
+                },
+                "colour values",
+            ),
+            span({ class: "gap" }),
+            marks.value.size
+                ? span(null, `${plural(marks.value.size, "trial")} marked`)
+                : span({ class: "muted" }, "x marks the row"),
+            Menu({ label: "Export trials", text: "Export", items: () => exports(view, shown) }),
+        ),
+        Table({
+            label: "Trials",
+            columns,
+            rows,
+            rowKey: (/** @type {TrialRow} */ row) => Number(row["id"]),
+            address: (/** @type {TrialRow} */ row) => href(`trials/${row["id"]}`),
+            marks: /** @type {any} */ (marked),
+            sort,
+            onSort: next => setQuery({ sort: next || null }),
+        }),
+    );
+});
+
+/**
+ * @param {ExperimentView} view
+ * @param {boolean} heat
+ * @returns {Column<TrialRow>[]}
+ */
+function columnsOf({ board, trials }, heat) {
+    const head = board.experiment;
+    const places = new Map((board.curves?.trials ?? []).map((id, at) => [id, at]));
+    const measured = (/** @type {string} */ key, /** @type {string} */ title) => {
+        const axis = heat ? scaleOf(key, trials) : null;
+        return {
+            key,
+            title: visible(title, 40),
+            width: 110,
+            align: /** @type {const} */ ("right"),
+            cell: (/** @type {TrialRow} */ row) => {
+                const at = axis?.place(row[key]) ?? null;
+                const shade = at === null ? "" : `heat-${Math.min(STEPS - 1, Math.floor(at * STEPS))}`;
+                return span({ class: shade }, Value({ value: row[key] }));
+            },
+        };
+    };
+    return [
+        {
+            key: "why",
+            title: "Trial",
+            width: 320,
+            cell: row => [
+                a(
+                    {
+                        href: href(`trials/${row["id"]}`),
+                        tabIndex: -1,
+                        title: visible(String(row["why"] || row["waits"] || "")),
+                    },
+                    span({ class: "muted id" }, String(row["id"])),
+                    visible(String(row["why"] || row["waits"] || ""), 200),
+                ),
+            ],
+        },
+        {
+            key: "state",
+            title: "State",
+            width: 110,
+            cell: row =>
+                stoppedEarly(row, head) && row["state"] === "COMPLETED"
+                    ? State({ state: "STOPPED" })
+                    : State({ state: String(row["state"]) }),
+        },
+        measured("best", head.metric || "best"),
+        {
+            key: "curve",
+            title: "Curve",
+            width: 100,
+            unsorted: true,
+            cell: row => Spark({ values: thin(board.curves?.y[places.get(Number(row["id"])) ?? -1] ?? []) }),
+        },
+        {
+            key: "units",
+            title: visible(head.timeMetric || "units", 20),
+            width: 80,
+            align: "right",
+            falling: true,
+            cell: row => Value({ value: row["units"] }),
+        },
+        ...(board.brackets.length
+            ? [
+                  {
+                      key: "rung",
+                      title: "Rung",
+                      width: 70,
+                      align: /** @type {const} */ ("right"),
+                      falling: true,
+                      cell: (/** @type {TrialRow} */ row) =>
+                          typeof row["rung"] === "number" ? String(row["rung"] + 1) : "–",
+                  },
+              ]
+            : []),
+        ...board.hparams.map(name => measured(`hp.${name}`, name)),
+        {
+            key: "attempts",
+            title: "Jobs",
+            width: 70,
+            align: "right",
+            falling: true,
+            cell: row => count(Number(row["attempts"])),
+        },
+        {
+            key: "slotSeconds",
+            title: "Slot time",
+            width: 100,
+            align: "right",
+            falling: true,
+            cell: row => Lasted({ seconds: Number(row["slotSeconds"]) }),
+        },
+        {
+            key: "started",
+            title: "Began",
+            width: 90,
+            align: "right",
+            falling: true,
+            cell: row => Ago({ seconds: /** @type {number | null} */ (row["started"]) }),
+        },
+    ];
+}
+
+/** @param {readonly (number | null)[]} values */
+function thin(values) {
+    const step = Math.max(1, Math.ceil(values.length / SPARK));
+    return values.filter((value, at) => value !== null && (at % step === 0 || at === values.length - 1));
+}
+
+/** @param {TrialRow[]} rows @param {string} filter */
+function matching(rows, filter) {
+    const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+    if (words.length === 0) return rows;
+    return rows.filter(row => {
+        const text = [row["id"], row["state"], row["why"], row["waits"], row["job"], row["nodes"], row["stop"]]
+            .join(" ")
+            .toLowerCase();
+        return words.every(word => text.includes(word));
+    });
+}
+
+/** @param {TrialRow[]} rows @param {string} sort */
+function sorted(rows, sort) {
+    const parts = sort
+        .split(",")
+        .filter(Boolean)
+        .map(part => ({ key: part.replace(/^-/, ""), way: part.startsWith("-") ? -1 : 1 }));
+    return [...rows].sort((one, other) => {
+        for (const { key, way } of parts) {
+            const found = compared(one[key], other[key], way);
+            if (found) return found;
+        }
+        return Number(one["id"]) - Number(other["id"]);
+    });
+}
+
+/** What is missing or no number comes last, whichever way. @param {unknown} one @param {unknown} other @param {number} way */
+function compared(one, other, way) {
+    const rank = (/** @type {unknown} */ value) =>
+        typeof value === "number" ? 0 : value === null || value === undefined ? 2 : 1;
+    if (rank(one) !== rank(other)) return rank(one) - rank(other);
+    if (typeof one === "number" && typeof other === "number") return (one - other) * way;
+    return String(one ?? "").localeCompare(String(other ?? "")) * way;
+}
+
+/** @param {ExperimentView} view @param {TrialRow[]} rows */
+function exports({ board }, rows) {
+    const name = `experiment-${board.experiment.id}-trials`;
+    const hint = plural(rows.length, "row");
+    const cells = () => rows.map(row => board.columns.map(key => /** @type {Cell} */ (row[key])));
+    const command = `det experiment list-trials ${board.experiment.id}`;
+    return [
+        { text: "CSV", hint, action: () => save(`${name}.csv`, csv(board.columns, cells()), "text/csv") },
+        { text: "JSON", hint, action: () => save(`${name}.json`, json(board.columns, cells()), "application/json") },
+        {
+            text: "Copy as det",
+            hint: "command",
+            action: () => navigator.clipboard.writeText(command).then(() => toast(`Copied: ${command}`), toastError),
+        },
+    ];
+}

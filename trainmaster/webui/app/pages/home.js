@@ -343,7 +343,7 @@ const Service = component((/** @type {{ one: HomeTask }} */ { one }) =>
             span({ class: "muted" }, one.kind.toLowerCase()),
         ),
         one.why ? p({ class: "home-why" }, visible(one.why, 300)) : null,
-        div({ class: "home-facts" }, Ago({ seconds: one.since }), a({ href: href(`tasks/${one.id}/log`) }, "log")),
+        div({ class: "home-facts" }, Ago({ seconds: one.since })),
     ),
 );
 

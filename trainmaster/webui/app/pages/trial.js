@@ -95,7 +95,6 @@ export const Page = component(() => {
                     text,
                 ),
             ),
-            a({ href: href(`tasks/${head.taskId}/log`) }, "Log"),
         ),
         div(
             { class: "tab" },

@@ -4,20 +4,19 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { plural, visible } from "../lib/format.js";
 import { Chart } from "../ui/chart.js";
-import { href, place, setQuery } from "../ui/router.js";
+import { place, setQuery } from "../ui/router.js";
 import { Waiting } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { TrialView } from "./trial.js" */
 /** @import { TrialCurves } from "../../types/api.d.ts" */
 
-const { a, button, code, div, input, label, option, p, pre, select, span } = tags;
+const { button, code, div, input, label, option, p, pre, select, span } = tags;
 
 const AT_ONCE = 12; // charts; more on demand
 const WAYS = /** @type {const} */ ([
     ["", "batches"],
     ["seconds", "seconds since its start"],
-    ["slotHours", "slot-hours"],
 ]);
 
 export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
@@ -123,7 +122,7 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
                   div(
                       { class: "section-head" },
                       span({ class: "chart-title" }, "Last lines"),
-                      a({ href: href(`tasks/${trial.taskId}/log`) }, "The whole log"),
+                      code(null, `det trial logs -f ${trial.id}`),
                   ),
                   pre(
                       { class: "last-lines", tabIndex: 0, "aria-label": "The last lines of the log" },

@@ -6,13 +6,16 @@ import { useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { number, tick, visible } from "../lib/format.js";
 import { positive, smoothed } from "../lib/series.js";
-import { csvOf, svgOf } from "../lib/svg.js";
+import { csvOf, jsonOf, svgOf } from "../lib/svg.js";
+import { colours } from "./canvas.js";
 import { Menu, toastError } from "./overlay.js";
 import { save } from "./save.js";
 import { fixedRows, Table } from "./table.js";
 import { component, tags } from "./tags.js";
 
 /** @import { ChartData } from "../lib/series.js" */
+/** @import { Content } from "../../types/tags.d.ts" */
+/** @import { Behind, Line } from "./many_lines.js" */
 /** @typedef {import("../../vendor/uplot/uPlot.js")} Plot */
 /** @typedef {import("../../vendor/uplot/uPlot.js").Options} Options */
 
@@ -46,16 +49,30 @@ addEventListener("themechange", changed);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
 
 /**
+ * @typedef {object} Settings what its tools change, where that is kept elsewhere, as in the address
+ * @property {boolean} log
+ * @property {boolean} [logX]
+ * @property {number} smooth from 0 to below 1
+ * @property {boolean} table
+ * @property {(changes: { log?: boolean, logX?: boolean, smooth?: number, table?: boolean }) => void} set
+ */
+/**
  * @typedef {object} ChartProperties
  * @property {ChartData} data
  * @property {number} [height] pixels
  * @property {string} [cursor] charts with the same word share their cursor
  * @property {boolean} [log] whether it begins with a logarithmic scale
+ * @property {Settings} [settings]
+ * @property {Behind} [behind]
+ * @property {() => ChartData} [whole] all of it, for files; default: `data`
+ * @property {Content} [table] in the place of the table of its values
+ * @property {Content} [children] further tools
  */
-export const Chart = component((/** @type {ChartProperties} */ { data, height = 260, cursor, log = false }) => {
-    const logarithmic = useSignal(log);
-    const weight = useSignal(0);
-    const asTable = useSignal(false);
+export const Chart = component((/** @type {ChartProperties} */ properties) => {
+    const { data, height = 260, cursor, log = false, settings, behind, whole, table, children } = properties;
+    const logarithmic = useChoice(log, settings?.log, value => settings?.set({ log: value }));
+    const weight = useChoice(0, settings?.smooth, value => settings?.set({ smooth: value }));
+    const asTable = useChoice(false, settings?.table, value => settings?.set({ table: value }));
     const at = useSignal(/** @type {number | null} */ (null));
     const nearest = useSignal(/** @type {number | null} */ (null));
     const shown = useMemo(
@@ -67,6 +84,7 @@ export const Chart = component((/** @type {ChartProperties} */ { data, height = 
         figcaption(
             null,
             span({ class: "chart-title" }, visible(data.label, 120)),
+            children,
             label(
                 { class: "chart-tool" },
                 "Smooth",
@@ -92,6 +110,17 @@ export const Chart = component((/** @type {ChartProperties} */ { data, height = 
                 },
                 "log",
             ),
+            settings?.logX === undefined
+                ? null
+                : button(
+                      {
+                          type: "button",
+                          class: "plain",
+                          "aria-pressed": settings.logX,
+                          onClick: () => settings.set({ logX: !settings.logX }),
+                      },
+                      "log x",
+                  ),
             button(
                 {
                     type: "button",
@@ -107,86 +136,112 @@ export const Chart = component((/** @type {ChartProperties} */ { data, height = 
                 label: `Save ${visible(data.label, 60)}`,
                 class: "plain",
                 text: "Save",
-                items: () => saveItems(shown, logarithmic.value),
+                items: () => saveItems(whole?.() ?? shown, { log: logarithmic.value, logX: settings?.logX ?? false }),
             }),
         ),
         asTable.value
-            ? Values({ data: shown })
-            : Canvas({ data: shown, height, cursor, log: logarithmic.value, at, nearest }),
-        asTable.value ? null : Legend({ data: shown, at, nearest }),
+            ? (table ?? Values({ data: shown }))
+            : Canvas({
+                  data: shown,
+                  height,
+                  cursor,
+                  log: logarithmic.value,
+                  logX: settings?.logX ?? false,
+                  at,
+                  nearest,
+                  behind,
+              }),
+        asTable.value ? null : Legend({ data: shown, at, nearest, beside: behind?.hovered }),
     );
 });
 
-/** @import { Signal } from "../../vendor/signals/signals.js" */
-const Canvas = component(
-    (
-        /** @type {{ data: ChartData, height: number, cursor?: string, log: boolean, at: Signal<number | null>, nearest: Signal<number | null> }} */ {
-            data,
-            height,
-            cursor,
-            log,
-            at,
-            nearest,
+/**
+ * A value that a tool changes: kept here, or where `given` comes from.
+ * @template T
+ * @param {T} first
+ * @param {T | undefined} given
+ * @param {(value: T) => void} set
+ */
+function useChoice(first, given, set) {
+    const own = useSignal(first);
+    return {
+        get value() {
+            return given ?? own.value;
         },
-    ) => {
-        const host = useRef(/** @type {HTMLDivElement | null} */ (null));
-        const plot = useRef(/** @type {Plot | null} */ (null));
-        const theme = themes.value;
-        const kinds = data.series.map(one => `${one.name} ${one.faded} ${one.bold}`).join("\n");
-        const values = useMemo(
-            () =>
-                /** @type {import("../../vendor/uplot/uPlot.js").AlignedData} */ ([
-                    data.x,
-                    ...data.series.map(one => (log ? positive(one.y) : one.y)),
-                ]),
-            [data, log],
-        );
-        const latest = useRef(values);
-        latest.current = values;
-        useEffect(() => {
-            let gone = false;
-            const element = host.current;
-            if (!element) return undefined;
-            const watcher = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height }));
-            loadLibrary().then(Library => {
-                if (gone) return;
-                plot.current = new Library(
-                    options(element, data, height, log, cursor, at, nearest),
-                    latest.current,
-                    element,
-                );
-                watcher.observe(element);
-            }, toastError);
-            return () => {
-                gone = true;
-                watcher.disconnect();
-                plot.current?.destroy();
-                plot.current = null;
-            };
-        }, [kinds, log, theme, height, cursor, data.xTitle, data.yTitle]);
-        useEffect(() => plot.current?.setData(values), [values]);
-        const words = `${data.label}: ${data.series.length} lines over ${data.xTitle}. Its values are behind "Table".`;
-        return div({
-            class: "chart-canvas",
-            ref: host,
-            role: "img",
-            "aria-label": words,
-            style: { height: `${height}px` },
-        });
-    },
-);
+        set value(next) {
+            if (given === undefined) own.value = next;
+            else set(next);
+        },
+    };
+}
+
+/** @import { Signal } from "../../vendor/signals/signals.js" */
+/** @typedef {{ data: ChartData, height: number, cursor?: string, log: boolean, logX: boolean, at: Signal<number | null>, nearest: Signal<number | null>, behind?: Behind }} CanvasProperties */
+
+const Canvas = component((/** @type {CanvasProperties} */ { data, height, cursor, log, logX, at, nearest, behind }) => {
+    const host = useRef(/** @type {HTMLDivElement | null} */ (null));
+    const plot = useRef(/** @type {Plot | null} */ (null));
+    const theme = themes.value;
+    const kinds = data.series.map(one => `${one.name} ${one.faded} ${one.bold}`).join("\n");
+    const values = useMemo(
+        () =>
+            /** @type {import("../../vendor/uplot/uPlot.js").AlignedData} */ ([
+                data.x,
+                ...data.series.map(one => (log ? positive(one.y) : one.y)),
+            ]),
+        [data, log],
+    );
+    const latest = useRef(values);
+    latest.current = values;
+    const back = useRef(behind);
+    back.current = behind;
+    useEffect(() => {
+        let gone = false;
+        const element = host.current;
+        if (!element) return undefined;
+        const watcher = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height }));
+        loadLibrary().then(Library => {
+            if (gone) return;
+            const colour = colours(element);
+            /** @param {Options} plain */
+            const around = plain => back.current?.lines.around(plain, back, colour, Library) ?? plain;
+            plot.current = new Library(
+                around(options(element, data, height, { log, logX }, cursor, at, nearest)),
+                latest.current,
+                element,
+            );
+            watcher.observe(element);
+        }, toastError);
+        return () => {
+            gone = true;
+            watcher.disconnect();
+            plot.current?.destroy();
+            plot.current = null;
+        };
+    }, [kinds, log, logX, theme, height, cursor, data.xTitle, data.yTitle, behind?.boxes]);
+    useEffect(() => plot.current?.setData(values), [values, behind?.lines]);
+    const lines = data.series.length + (behind?.lines.lines.length ?? 0);
+    const words = `${data.label}: ${lines} lines over ${data.xTitle}. Its values are behind "Table".`;
+    return div({
+        class: "chart-canvas",
+        ref: host,
+        role: "img",
+        "aria-label": words,
+        style: { height: `${height}px` },
+    });
+});
 
 /**
  * @param {HTMLElement} element
  * @param {ChartData} data
  * @param {number} height
- * @param {boolean} log
+ * @param {{ log: boolean, logX: boolean }} how
  * @param {string | undefined} cursor
  * @param {Signal<number | null>} at
  * @param {Signal<number | null>} nearest
  * @returns {Options}
  */
-function options(element, data, height, log, cursor, at, nearest) {
+function options(element, data, height, { log, logX }, cursor, at, nearest) {
     const colour = colours(element);
     const axis = {
         stroke: colour("--muted"),
@@ -198,7 +253,7 @@ function options(element, data, height, log, cursor, at, nearest) {
     return {
         width: element.clientWidth,
         height,
-        scales: { x: { time: false }, y: log ? { distr: 3 } : {} },
+        scales: { x: { time: false, ...(logX ? { distr: 3 } : {}) }, y: log ? { distr: 3 } : {} },
         legend: { show: false },
         cursor: {
             sync: cursor ? { key: cursor } : undefined,
@@ -213,7 +268,7 @@ function options(element, data, height, log, cursor, at, nearest) {
                 labelSize: 20,
                 labelFont: axis.font,
                 size: 34,
-                values: (_, marks) => marks.map(one => tick(one)),
+                values: (_, marks) => marks.map(one => (one === null ? "" : tick(one))),
             },
             {
                 ...axis,
@@ -249,29 +304,16 @@ function options(element, data, height, log, cursor, at, nearest) {
     };
 }
 
-/**
- * Colours as a canvas understands them; in the style they are for two themes.
- * @param {HTMLElement} element
- * @returns {(name: string) => string}
- */
-function colours(element) {
-    return name => {
-        const before = element.style.color;
-        element.style.color = `var(${name})`;
-        const found = getComputedStyle(element).color;
-        element.style.color = before;
-        return found;
-    };
-}
-
 const Legend = component(
     (
-        /** @type {{ data: ChartData, at: Signal<number | null>, nearest: Signal<number | null> }} */ {
+        /** @type {{ data: ChartData, at: Signal<number | null>, nearest: Signal<number | null>, beside?: Signal<Line | null> }} */ {
             data,
             at,
             nearest,
+            beside,
         },
     ) => {
+        const hovered = beside?.value;
         const index = at.value;
         const x = index === null ? undefined : data.x[index];
         const one = data.series[nearest.value ?? -1];
@@ -301,6 +343,7 @@ const Legend = component(
                           span({ class: "legend-value" }, value(series)),
                       ),
                   ),
+            beside ? li({ key: "hovered", class: "legend-hovered" }, hovered ? visible(hovered.name, 80) : "") : null,
         );
     },
 );
@@ -336,35 +379,38 @@ const Values = component((/** @type {{ data: ChartData }} */ { data }) => {
 
 /**
  * @param {ChartData} data
- * @param {boolean} log
+ * @param {{ log: boolean, logX: boolean }} how
  */
-function saveItems(data, log) {
+function saveItems(data, how) {
     const name = data.label.replace(/[^\w.-]+/g, "-").slice(0, 60) || "chart";
     const whole = { ...data, source: `${data.source ?? data.label} ${location.href}` };
     return [
-        { text: "PNG", hint: "twice the size", action: () => savePicture(whole, log, name).catch(toastError) },
+        { text: "PNG", hint: "twice the size", action: () => savePicture(whole, how, name).catch(toastError) },
         {
             text: "SVG, one column",
             hint: "85 mm",
-            action: () => save(`${name}.svg`, svgOf(whole, { millimetres: 85, log }), "image/svg+xml"),
+            action: () => save(`${name}.svg`, svgOf(whole, { millimetres: 85, ...how }), "image/svg+xml"),
         },
         {
             text: "SVG, two columns",
             hint: "170 mm",
-            action: () => save(`${name}.svg`, svgOf(whole, { millimetres: 170, log }), "image/svg+xml"),
+            action: () => save(`${name}.svg`, svgOf(whole, { millimetres: 170, ...how }), "image/svg+xml"),
         },
         { text: "CSV", hint: "its values", action: () => save(`${name}.csv`, csvOf(data), "text/csv") },
+        { text: "JSON", hint: "its values", action: () => save(`${name}.json`, jsonOf(data), "application/json") },
     ];
 }
 
 /**
  * The vector graphic as pixels, on white.
  * @param {ChartData} data
- * @param {boolean} log
+ * @param {{ log: boolean, logX: boolean }} how
  * @param {string} name
  */
-async function savePicture(data, log, name) {
-    const address = URL.createObjectURL(new Blob([svgOf(data, { millimetres: 170, log })], { type: "image/svg+xml" }));
+async function savePicture(data, how, name) {
+    const address = URL.createObjectURL(
+        new Blob([svgOf(data, { millimetres: 170, ...how })], { type: "image/svg+xml" }),
+    );
     try {
         const image = new Image();
         image.src = address;

@@ -1,0 +1,61 @@
+/** What trials of a board look like in charts and tables. */
+import { number } from "./format.js";
+import { hasEnded } from "./states.js";
+
+/** @import { Curves, ExperimentHead } from "../../types/api.d.ts" */
+/** @typedef {{ readonly [column: string]: unknown }} Row a trial by the names of the board's columns */
+/** @typedef {"ended" | "stopped" | "failed" | "live"} TrialLook */
+
+/** Whether the search stopped it before its end. @param {Row} row @param {ExperimentHead} head */
+export function stoppedEarly(row, head) {
+    return row["stop"] === "searcher" && head.maxTime !== null && Number(row["units"] ?? 0) < head.maxTime;
+}
+
+/**
+ * @param {Row} row
+ * @param {ExperimentHead} head
+ * @returns {TrialLook}
+ */
+export function lookOf(row, head) {
+    const state = String(row["state"]);
+    if (state === "ERROR") return "failed";
+    if (!hasEnded(state)) return "live";
+    return stoppedEarly(row, head) ? "stopped" : "ended";
+}
+
+/** A trial in a few words. @param {Row} row @param {ExperimentHead} head */
+export function trialWords(row, head) {
+    const words = { failed: "failed", live: "running", stopped: "stopped by the search", ended: "ended" };
+    const rung = typeof row["rung"] === "number" ? `, rung ${row["rung"] + 1}` : "";
+    const best = typeof row["best"] === "number" ? `, best ${number(row["best"])}` : "";
+    return `trial ${row["id"]}: ${words[lookOf(row, head)]}${rung}${best}`;
+}
+
+/**
+ * The points of a curve without the gaps of the grid.
+ * @param {Curves} curves
+ * @param {number} at which row
+ */
+export function points(curves, at) {
+    /** @type {number[]} */
+    const x = [];
+    /** @type {number[]} */
+    const y = [];
+    for (const [place, value] of (curves.y[at] ?? []).entries()) {
+        const along = curves.x[place];
+        if (value === null || along === undefined) continue;
+        x.push(along);
+        y.push(value);
+    }
+    return { x, y };
+}
+
+/**
+ * As many of the places as a table can show, the first and the last among them.
+ * @param {readonly number[]} places
+ * @param {number} most
+ */
+export function sampled(places, most) {
+    if (places.length <= most) return places.map((_, at) => at);
+    return Array.from({ length: most }, (_, at) => Math.round((at * (places.length - 1)) / (most - 1)));
+}

@@ -1,0 +1,41 @@
+/** Events with their reasons, one below the other. */
+import { visible } from "../lib/format.js";
+import { Ago } from "./cells.js";
+import { href } from "./router.js";
+import { component, tags } from "./tags.js";
+
+/**
+ * @typedef {{ at: number, trial?: number | null, subject: string, event: string, before: string, after: string,
+ *   why: string, decisions: string[] }} Happening `at`: seconds since 1970
+ */
+
+const { a, div, li, ol, p, span } = tags;
+
+export const StoryList = component((/** @type {{ events: readonly Happening[] }} */ { events }) =>
+    ol(
+        { class: "story" },
+        events.map((one, at) =>
+            li(
+                { key: at },
+                span({ class: "story-when" }, Ago({ seconds: one.at })),
+                div(
+                    null,
+                    one.trial ? [a({ href: href(`trials/${one.trial}`) }, `trial ${one.trial}`), " "] : null,
+                    span({ class: "story-what" }, wordsOf(one)),
+                    one.why ? p(null, visible(one.why, 1000)) : null,
+                    one.decisions.map((decision, place) =>
+                        p({ key: place, class: "muted" }, `→ ${visible(decision, 1000)}`),
+                    ),
+                ),
+            ),
+        ),
+    ),
+);
+
+/** @param {Happening} one */
+function wordsOf(one) {
+    const event = visible(one.event.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase(), 60);
+    const change =
+        one.before && one.before !== one.after ? `: ${one.before.toLowerCase()} → ${one.after.toLowerCase()}` : "";
+    return `${visible(one.subject, 30)} ${event}${change.replaceAll("_", " ")}`;
+}
