@@ -89,7 +89,8 @@ def end_searches(master: MasterProcess, found: Searches) -> None:
             name, _, key = table.partition(" WHERE ")
             connection.execute(
                 text(
-                    f"UPDATE {name} SET state = 'CANCELED', end_time = now() WHERE {key} = ANY(:mine) AND end_time IS NULL"
+                    f"UPDATE {name} SET state = 'CANCELED', end_time = now() "
+                    f"WHERE {key} = ANY(:mine) AND end_time IS NULL"
                 ),
                 mine,
             )
