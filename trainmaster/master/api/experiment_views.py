@@ -24,7 +24,7 @@ from trainmaster.master.services.experiments import experiment_story
 from trainmaster.master.services.experiments.board import Board, CurvesWanted
 from trainmaster.master.services.experiments.experiment_table import cell
 from trainmaster.master.services.metrics import curves as grids
-from trainmaster.master.services.metrics.curves import Grid
+from trainmaster.master.services.metrics.curves import CurveGrid
 from trainmaster.master.services.metrics.series import Named
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
@@ -104,7 +104,7 @@ def event(row: Story) -> StoryEvent:
     )
 
 
-def curves_of(grid: Grid) -> Curves:
+def curves_of(grid: CurveGrid) -> Curves:
     return Curves(
         group=grid.metric.group,
         metric=grid.metric.name,

@@ -6,10 +6,10 @@ from fastapi import APIRouter
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.view_shapes import HomeAnswer, HomeExperiment, HomePool, HomeTask
-from trainmaster.master.services import home as homes
 from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.experiments import home as homes
 from trainmaster.master.services.experiments.experiment_table import cell
-from trainmaster.master.services.home import Entry, TaskEntry
+from trainmaster.master.services.experiments.home import Entry, TaskEntry
 from trainmaster.master.services.resources import job_queue
 from trainmaster.master.services.scheduling import pool_health
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
 from .events import SearchEvent
-from .method import BracketStanding, RungStanding
+from .method import BracketRanking, RungRanking
 from .search import Search
 from .simulate import simulate
 
 __all__ = [
     "Action",
-    "BracketStanding",
+    "BracketRanking",
     "Create",
     "ExitReason",
-    "RungStanding",
+    "RungRanking",
     "Search",
     "SearchError",
     "SearchEvent",

@@ -17,7 +17,7 @@ from trainmaster.config.shapes import Positive, Whole
 
 from .actions import ExitReason, SearchError
 from .async_halving import AsyncHalving, Goal, HalvingSearcher
-from .method import ActionQueue, BracketStanding, Method, Preview, ValidationReport
+from .method import ActionQueue, BracketRanking, Method, Preview, ValidationReport
 
 MOST_RUNGS = 100  # that the search chooses by itself, of a divisor that is hardly above 1
 
@@ -124,7 +124,7 @@ class AdaptiveAsha(Method):
             for i, halving in enumerate(self._halvings)
         )
 
-    def standing(self) -> Sequence[BracketStanding]:
+    def rankings(self) -> Sequence[BracketRanking]:
         members: list[list[int]] = [[] for _ in self._halvings]
         for trial, bracket in enumerate(self._bracket_of):
             members[bracket].append(trial)

@@ -22,11 +22,11 @@ from trainmaster.config.shapes import Name, Positive
 from .actions import ExitReason, SearchError
 from .method import (
     ActionQueue,
-    BracketStanding,
+    BracketRanking,
     Budget,
     Method,
     Preview,
-    RungStanding,
+    RungRanking,
     ValidationReport,
     given,
 )  # fmt: skip
@@ -167,18 +167,18 @@ class AsyncHalving(Method):
             for i, rung in enumerate(self._rungs)
         )
 
-    def standing(self) -> Sequence[BracketStanding]:
+    def rankings(self) -> Sequence[BracketRanking]:
         return (self.bracket(range(self._budget.created)),)
 
-    def bracket(self, trials: Sequence[int]) -> BracketStanding:
-        """The standing, told with the trials of this bracket."""
-        return BracketStanding([self._standing(place) for place in range(len(self._rungs))], trials, len(self._at))
+    def bracket(self, trials: Sequence[int]) -> BracketRanking:
+        """The ranking, with the trials of this bracket."""
+        return BracketRanking([self._ranking(place) for place in range(len(self._rungs))], trials, len(self._at))
 
-    def _standing(self, place: int) -> RungStanding:
+    def _ranking(self, place: int) -> RungRanking:
         rung = self._rungs[place]
         keep = max(int(len(rung.values) / self._divisor), 1)
         above = place < len(self._rungs) - 1 and rung.values and rung.values[keep - 1] < WORST
-        return RungStanding(
+        return RungRanking(
             rung.units,
             tuple(rung.trials),
             tuple(None if value >= WORST else value for value in rung.values),

@@ -37,7 +37,7 @@ class ValidationReport:
 
 
 @dataclass(frozen=True)
-class RungStanding:
+class RungRanking:
     """Who has reached a rung: `trials`, the best first, with their signed `values` (smaller is better; None: failed or
     without a usable number). `cut`: the worst value that goes on now; None at the top rung and where nobody is yet."""
 
@@ -49,10 +49,10 @@ class RungStanding:
 
 
 @dataclass(frozen=True)
-class BracketStanding:
+class BracketRanking:
     """The rungs of a bracket, the lowest first, and the trials that were begun in it."""
 
-    rungs: Sequence[RungStanding]
+    rungs: Sequence[RungRanking]
     trials: Sequence[int]
     running: int
 
@@ -86,7 +86,7 @@ class Method(ABC):
     def describe(self) -> str:
         """One line of text that describes the state of the search."""
 
-    def standing(self) -> Sequence[BracketStanding]:
+    def rankings(self) -> Sequence[BracketRanking]:
         """The rungs and who is on them, for a method that compares trials at rungs; empty for others."""
         return ()
 

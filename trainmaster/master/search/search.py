@@ -14,7 +14,7 @@ from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTria
 from .events import SearchEvent
 from .hyperparameters import sample
 from .mersenne import RandomState
-from .method import BracketStanding, Method, ValidationReport
+from .method import BracketRanking, Method, ValidationReport
 from .methods import make_method
 
 SNAPSHOT_VERSION = 1
@@ -141,7 +141,7 @@ class Search:
         """The state as a text, such as "rung 1 of 2 (4 epochs): 4 running, 9 stopped; rung 2 of 2 ..."."""
         return self._method.describe()
 
-    def standing(self) -> list[BracketStanding]:
+    def rankings(self) -> list[BracketRanking]:
         """The rungs of each bracket and who is on them, with values as trials reported them; empty where the searcher
         has no rungs. Trials are numbered in the order of their creation; `request_ids` has their names."""
 
@@ -156,7 +156,7 @@ class Search:
                     for rung in bracket.rungs
                 ],
             )
-            for bracket in self._method.standing()
+            for bracket in self._method.rankings()
         ]
 
     @property

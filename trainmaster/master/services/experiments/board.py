@@ -19,14 +19,14 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.lifecycle.states import AllocationState, State
-from trainmaster.master.search import BracketStanding, SearchError
+from trainmaster.master.search import BracketRanking, SearchError
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.experiment_table import LONGEST_TEXT, cell
 from trainmaster.master.services.experiments.experiments import ExperimentView
 from trainmaster.master.services.metrics import curves, series
-from trainmaster.master.services.metrics.curves import Grid
+from trainmaster.master.services.metrics.curves import CurveGrid
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
 from trainmaster.master.services.store import Store
@@ -66,7 +66,7 @@ MINUTE = 60
 
 
 @dataclass(frozen=True)
-class Goal:
+class SearchGoal:
     """What the search compares: a metric, and for how long a trial trains at most, in units of `time_metric`."""
 
     metric: str
@@ -76,7 +76,7 @@ class Goal:
     max_trials: int | None
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Goal:
+    def of(cls, config: Mapping[str, Any]) -> SearchGoal:
         searcher = config["searcher"]
         length = searcher.get("max_length")
         units, most = searcher.get("time_metric") or "", searcher.get("max_time")
@@ -110,7 +110,7 @@ class JobUse:
 @dataclass(frozen=True)
 class Board:
     view: ExperimentView
-    goal: Goal
+    goal: SearchGoal
     why: str
     counts: Mapping[str, int]
     slot_seconds: float
@@ -120,9 +120,9 @@ class Board:
     constants: Mapping[str, Any]
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
-    brackets: Sequence[BracketStanding]
+    brackets: Sequence[BracketRanking]
     trial_ids: Mapping[int, int]  # of the search's numbers
-    curves: Grid | None
+    curves: CurveGrid | None
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,10 @@ def board(store: Store, experiment_id: int, wanted: CurvesWanted | None) -> Boar
         if not views:
             raise NotFound(f"There is no experiment {experiment_id}.")
         view, row = views[0], views[0].row
-        goal = Goal.of(row.config)
+        goal = SearchGoal.of(row.config)
         trials = _trials(session, row, goal)
         jobs = job_uses(session, Trial.experiment_id == row.id)
-        brackets, numbers = _standing(session, row)
+        brackets, numbers = _ranking(session, row)
         grid = curves.read(session, row, wanted.metric, wanted.x_name, wanted.points) if wanted else None
         metrics = _metrics(session, row.id)
     by_request = {trial.request_id: trial.id for trial in trials}
@@ -179,7 +179,7 @@ def board(store: Store, experiment_id: int, wanted: CurvesWanted | None) -> Boar
 # -- reading ------------------------------------------------------------------------------------------------------
 
 
-def _trials(session: Session, row: Experiment, goal: Goal) -> Sequence[Any]:
+def _trials(session: Session, row: Experiment, goal: SearchGoal) -> Sequence[Any]:
     t = Trial.__table__.c
     validations = t.summary_metrics["validation_metrics"]
     query = (
@@ -247,7 +247,7 @@ def job_uses(session: Session, mine: Any) -> dict[int, JobUse]:
     return found
 
 
-def _standing(session: Session, row: Experiment) -> tuple[Sequence[BracketStanding], Sequence[str]]:
+def _ranking(session: Session, row: Experiment) -> tuple[Sequence[BracketRanking], Sequence[str]]:
     """The rungs, and the request ids of the search's trials; nothing where there is no search that can be read."""
     if row.unmanaged:
         return (), ()
@@ -255,7 +255,7 @@ def _standing(session: Session, row: Experiment) -> tuple[Sequence[BracketStandi
         search = stored_search.read(session, row)
     except SearchError:  # of an older release, or of a plugin that is gone: the trials can be shown all the same
         return (), ()
-    found = search.standing()
+    found = search.rankings()
     return found, search.request_ids if found else ()
 
 
@@ -281,7 +281,7 @@ class _Place:
     rank: int | None = None  # there, from 1
 
 
-def _places(brackets: Sequence[BracketStanding], ids: Mapping[int, int]) -> dict[int, _Place]:
+def _places(brackets: Sequence[BracketRanking], ids: Mapping[int, int]) -> dict[int, _Place]:
     found: dict[int, _Place] = {}
     for number, bracket in enumerate(brackets):
         for trial in bracket.trials:
@@ -295,7 +295,7 @@ def _places(brackets: Sequence[BracketStanding], ids: Mapping[int, int]) -> dict
     return found
 
 
-def _row(trial: Any, goal: Goal, use: JobUse, place: _Place | None, slots: int) -> tuple[list[Any], float]:
+def _row(trial: Any, goal: SearchGoal, use: JobUse, place: _Place | None, slots: int) -> tuple[list[Any], float]:
     """The values of a trial in the order of BASE, and the slot-seconds that stopping it has saved."""
     units = trial.units if isinstance(trial.units, int | float) else trial.total_batches
     pace = use.seconds / units if units and use.seconds else None
@@ -343,7 +343,7 @@ def _queued(state: str) -> str:
     return "QUEUED" if state == State.ACTIVE else state
 
 
-def _counted(values: Mapping[str, Any], goal: Goal) -> str:
+def _counted(values: Mapping[str, Any], goal: SearchGoal) -> str:
     """The state by which a trial is counted: STOPPED for one that the search stopped before its end."""
     early = values["stop"] == SEARCHER and goal.max_time is not None and values["units"] < goal.max_time
     return "STOPPED" if early and values["state"] == State.COMPLETED else str(values["state"])
@@ -375,9 +375,9 @@ def _varying(each: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, An
 
 def _why(
     view: ExperimentView,
-    goal: Goal,
+    goal: SearchGoal,
     counts: Mapping[str, int],
-    brackets: Sequence[BracketStanding],
+    brackets: Sequence[BracketRanking],
     jobs: Iterable[JobUse],
 ) -> str:
     row = view.row

@@ -29,7 +29,7 @@ OVERLAP = 1000  # ids of reports: what draws its id earlier may become visible l
 
 
 @dataclass(frozen=True)
-class Grid:
+class CurveGrid:
     """`y`: a row for each of `trials`, a value or None for each of `x` up to its last value. `last`: where each series
     ends. `seq`: of the newest report that is in it, or a little less: later calls ask for what came since."""
 
@@ -45,7 +45,7 @@ class Grid:
 
 def of_experiment(
     store: Store, experiment_id: int, metric: Named | None, x_name: str, points: int, since: int = 0
-) -> Grid:
+) -> CurveGrid:
     """The curves of all trials of an experiment; with `since` only those that have reported more.
 
     Args:
@@ -65,7 +65,9 @@ def of_experiment(
         return read(session, row, metric, x_name, points, since)
 
 
-def read(session: Session, row: Experiment, metric: Named | None, x_name: str, points: int, since: int = 0) -> Grid:
+def read(
+    session: Session, row: Experiment, metric: Named | None, x_name: str, points: int, since: int = 0
+) -> CurveGrid:
     """The same, in a transaction that sees one snapshot of the database."""
     wanted = metric or Named("validation", row.searcher_metric)
     m = METRICS_OF[kind_of(wanted.group)].c
@@ -77,7 +79,7 @@ def read(session: Session, row: Experiment, metric: Named | None, x_name: str, p
     found = _courses(session, starts, wanted, x_name)
     courses = {key: course for key, course in found.items() if course}
     x, y, last = on_grid(list(courses.values()), points)
-    return Grid(wanted, x_name or BATCHES, x, list(courses), y, last, not since, max(newest - OVERLAP, 0))
+    return CurveGrid(wanted, x_name or BATCHES, x, list(courses), y, last, not since, max(newest - OVERLAP, 0))
 
 
 Course = list[tuple[float, float]]

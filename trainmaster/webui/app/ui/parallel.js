@@ -140,7 +140,9 @@ const Range = component(
             input({
                 type: "text",
                 value: given,
-                placeholder: axis.words ? axis.words.slice(0, 2).join("|") : `${shortTick(axis.low)}..${shortTick(axis.high)}`,
+                placeholder: axis.words
+                    ? axis.words.slice(0, 2).join("|")
+                    : `${shortTick(axis.low)}..${shortTick(axis.high)}`,
                 "aria-label": `Range of ${visible(title, 60)}`,
                 onChange: event => set(event.currentTarget.value.trim()),
             }),
