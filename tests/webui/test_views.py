@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -32,8 +34,8 @@ def test_home_says_what_runs_and_the_way_to_it(visitor: Visit, searches: Searche
     expect(page.get_by_role("heading", name="Pools")).to_be_visible()
     picture(page, pictures, "home")
     assert violations(page, axe) == []
-    page.get_by_role("link", name=re.compile("vit-small imagenet")).first.click()
-    expect(page).to_have_url(re.compile(f"/ui/experiments/{searches.large}$"))
+    page.get_by_role("link", name=re.compile("one long training")).first.click()
+    expect(page).to_have_url(re.compile(f"/ui/experiments/{searches.single}$"))
 
 
 @pytest.mark.parametrize("tab", TABS)
@@ -63,9 +65,7 @@ def test_each_view_of_a_trial_is_an_address(
     assert violations(page, axe) == []
 
 
-def test_hostile_names_failures_and_experiments_without_trials(
-    visitor: Visit, searches: Searches, visit: Callable[..., Visit]
-) -> None:
+def test_hostile_names_failures_and_experiments_without_trials(visitor: Visit, searches: Searches) -> None:
     page = visitor.open(f"experiments/{searches.small}")
     expect(page.get_by_role("heading", level=1)).to_contain_text("<img src=x onerror=alert(1)>")
     page = visitor.open(f"experiments/{searches.failed}")
@@ -75,3 +75,50 @@ def test_hostile_names_failures_and_experiments_without_trials(
     visitor.expected = ["404"]
     page = visitor.open("experiments/999999")
     expect(page.get_by_role("alert")).to_contain_text("There is no experiment 999999")
+
+
+def test_the_board_tells_ranks_savings_and_curves_that_belong_together(visitor: Visit, searches: Searches) -> None:
+    def ask(path: str) -> Any:
+        answer = visitor.context.request.get(f"{visitor.url}/api/x1/{path}")
+        assert answer.ok, answer.text()
+        return answer.json()
+
+    board = ask(f"experiments/{searches.small}/board?curves=true&x=epochs")
+    head = board["experiment"]
+    rows = [dict(zip(board["columns"], row, strict=True)) for row in board["rows"]]
+    by_id = {row["id"]: row for row in rows}
+    for number, bracket in enumerate(board["brackets"]):
+        for below, above in pairwise(bracket["rungs"]):
+            assert set(above["trials"]) <= set(below["trials"])
+            known = [value for value in below["values"] if value is not None]
+            assert known == sorted(known)
+            assert below["cut"] == known[max(len(below["values"]) // 3, 1) - 1]
+        assert all(by_id[trial]["bracket"] == number for rung in bracket["rungs"] for trial in rung["trials"])
+    stopped = [row for row in rows if row["stop"] == "searcher" and row["units"] < head["maxTime"]]
+    saved = sum((head["maxTime"] - row["units"]) * row["secondsPerUnit"] * head["slots"] for row in stopped)
+    assert stopped
+    assert head["secondsSaved"] == pytest.approx(saved, rel=1e-3)
+    assert head["slotSeconds"] == pytest.approx(sum(row["slotSeconds"] for row in rows), rel=1e-3)
+    assert head["best"] == min(row["best"] for row in rows if row["best"] is not None)
+    assert board["constants"] == {"image_size": 224}
+    curves = board["curves"]
+    assert (curves["metric"], curves["xName"], curves["whole"]) == ("val_loss", "epochs", True)
+    for trial, last, values in zip(curves["trials"], curves["last"], curves["y"], strict=True):
+        assert curves["x"][len(values) - 1] == last <= by_id[trial]["units"]  # less where the last value was none
+    events = ask(f"experiments/{searches.small}/story?limit=5")
+    assert events["more"]
+    assert len(events["events"]) == 5
+    following = ask(f"experiments/{searches.small}/story?limit=1&after={events['events'][-1]['id']}")
+    assert following["events"][0]["id"] > events["events"][-1]["id"]
+    longest = max(rows, key=lambda row: row["attempts"])
+    attempts = ask(f"trials/{longest['id']}/attempts")["attempts"]
+    assert len(attempts) == longest["attempts"]
+    for before, after in pairwise(attempts):
+        assert before["ended"] <= after["started"]
+        assert before["trainedTo"] is None or before["trainedTo"] < after["trainedFrom"]
+    lost = [one["lostSteps"] for one in attempts if one["outcome"] != "infrastructure"]
+    assert not any(lost), "only a failed node loses steps"
+    assert (
+        ask(f"trials/{longest['id']}/curves?metrics=validation:val_loss&points=2")["curves"][0]["metric"] == "val_loss"
+    )
+    assert len(ask(f"experiments/{searches.small}/checkpoints")["rows"]) == head["checkpoints"]

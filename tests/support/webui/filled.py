@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, insert, text
@@ -23,7 +24,7 @@ SUBJECTS = (
 )
 METRICS = (("val_loss", True), ("accuracy", False), ("validation_error", True))
 POOLS = ("gpu-a100", "gpu-h100", "cpu-long")
-LABELS = (["baseline"], ["ablation", "paper"], [], ["vit"], ["sweep", "lr"])
+LABELS: Sequence[list[str]] = (["baseline"], ["ablation", "paper"], [], ["vit"], ["sweep", "lr"])
 HOSTILE = (
     "<img src=x onerror=alert(1)><script>alert(2)</script>",
     "invoice\u202egpj.exe",
@@ -67,7 +68,12 @@ def fill(connection: Connection, size: int = SIZE, *, now: dt.datetime | None = 
 def _experiment(number: int, size: int, now: dt.datetime) -> dict[str, Any]:
     metric, smaller = METRICS[number % len(METRICS)]
     state, unmanaged = _state(number, size)
-    config = {"name": "x", "searcher": {"name": "random", "metric": metric}, "hyperparameters": {}}
+    config = {
+        "name": "x",
+        "searcher": {"name": "random", "metric": metric},
+        "hyperparameters": {},
+        "resources": {"slots_per_trial": 1},
+    }
     name = f"{SUBJECTS[number * 5 % len(SUBJECTS)]} {number % 41}"
     from_end = size - number
     if 10 <= from_end < 10 + len(HOSTILE):
