@@ -26,7 +26,7 @@ USUAL_CACHE = Path("/var/cache/trainmaster") if os.getuid() == 0 else Path.home(
 CACHE = Path(os.environ.get("TRAINMASTER_CACHE") or USUAL_CACHE)
 QUIET = """
 cluster_name: kestrel
-resource_manager: {type: local, slots: 4, poll_interval: 5}
+resource_manager: {type: local, slots: 1, poll_interval: 5}
 """
 
 
