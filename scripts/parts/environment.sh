@@ -33,13 +33,15 @@ make_environment() { # NAME EXTRAS: the packages of requirements/NAME.txt, and t
     [ -e "$folder/.complete" ] && return
     say "Installing into $folder (once) ..."
     mkdir -p "$cache" || fail "$cache cannot be made; set TRAINMASTER_CACHE to a folder that can."
+    # `--no-deps`: the lock is complete. pip 23 looks for the newest release of a package that another one asks for
+    # with an extra (coverage[toml]), and refuses what it finds, because that has no hash.
     (
         flock 9
         [ -e "$folder/.complete" ] && exit 0
         rm -rf "$folder"
         "$base" -m venv "$folder" &&
             "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
-                --require-hashes --requirement "$root/requirements/$name.txt" &&
+                --require-hashes --no-deps --requirement "$root/requirements/$name.txt" &&
             "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
                 --no-deps --no-build-isolation --editable "$root[$extras]" &&
             touch "$folder/.complete"
