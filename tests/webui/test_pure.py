@@ -122,3 +122,22 @@ def test_actions_say_what_they_skip(call: Call) -> None:
     ]
     found = call("actions", "previewByName", "pause", subjects)
     assert found == {"ids": [1], "skipped": [["have ended", 1], ["are not yours to change", 1]]}
+
+
+def test_a_waiting_experiment_is_told_of_other_pools_with_room(call: Call) -> None:
+    def pool(name: str, free: int, *, rests: str = "", accelerator: str = "A100") -> dict[str, Any]:
+        return {"name": name, "slots": 8, "used": 8 - free, "rests": rests, "accelerator": accelerator}
+
+    pools = [
+        pool("own", 8),
+        pool("busy", 3),
+        pool("free", 4),
+        pool("freer", 8),
+        pool("cpu", 8, accelerator=""),
+        pool("paused", 8, rests="three jobs in a row failed to start"),
+        pool("freest", 8),
+    ]
+    found = call("advice", "poolsWithRoom", {"pool": "own", "slots": 4}, pools)
+    assert found == [{"name": "freer", "free": 8}, {"name": "freest", "free": 8}]
+    assert call("advice", "poolsWithRoom", {"pool": "own", "slots": 0}, pools) == []
+    assert call("advice", "poolsWithRoom", {"pool": "gone", "slots": 1}, pools) == []

@@ -196,6 +196,7 @@ class Observation:
     exit_signal: int | None = None
     nodes: Sequence[str] = ()
     started_at: float | None = None
+    expected_start: float | None = None  # of one that waits: the scheduler's estimate, which it revises as it likes
     ends_at: float | None = None  # when the time limit ends it
     taken_back_at: float | None = None  # when the scheduler began to preempt it; the rest is its grace time
     restarts: int = 0  # how often the scheduler requeued it after it had begun

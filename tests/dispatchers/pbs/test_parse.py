@@ -32,6 +32,14 @@ def test_a_job_that_waits_has_no_times_of_its_own() -> None:
     assert never.comment.startswith("Can Never Run")
 
 
+@pytest.mark.parametrize("written", ["Sat Nov 21 08:13:44 2026", "1795248824"])
+def test_the_start_that_pbs_expects_is_an_estimate(written: str) -> None:
+    record = PrintedRecord("7.s", {"Job_Name": "det-x", "job_state": "Q", "estimated.start_time": written})
+    found = job(record, "ngpus")
+    assert found is not None
+    assert (found.expected_start, found.started_at) == (1795248824.0, None)
+
+
 def test_an_array_is_known_as_one() -> None:
     assert jobs()["arr"].is_array
     assert not jobs()["det-two"].is_array

@@ -49,6 +49,19 @@ def test_a_job_on_two_nodes_runs_and_is_signalled_on_both(bench: Bench) -> None:
     assert {record["environment"]["SLURMD_NODENAME"] for record in records.values()} == set(seen.nodes)
 
 
+def test_a_job_that_waits_has_the_start_that_backfill_expects(bench: Bench) -> None:
+    first = [bench.submit("import time\ntime.sleep(300)\n", slots=2, pool="small") for _ in range(2)]
+    last = bench.submit(programs.TELLS, slots=2, pool="small")
+    wait(lambda: any(bench.seen(ref.token)[0].state is JobState.RUNNING for ref in first), "a job that runs")
+    wait(lambda: bench.seen(last.token)[0].expected_start, "an estimate", 120)
+    seen = bench.seen(last.token)[0]
+    assert (seen.state, seen.started_at) == (JobState.QUEUED, None)
+    runs = [one for ref in first if (one := bench.seen(ref.token)[0]).state is JobState.RUNNING]
+    assert seen.expected_start is not None
+    assert seen.expected_start >= min(one.ends_at or 0 for one in runs)
+    assert all(one.expected_start is None for one in runs)
+
+
 def test_one_failing_node_ends_the_whole_job(bench: Bench) -> None:
     program = "import os, sys, time\nif os.environ['SLURM_NODEID'] == '1': sys.exit(7)\ntime.sleep(300)\n"
     end = bench.ended(bench.submit(program, slots=4))

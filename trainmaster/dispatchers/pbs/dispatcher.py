@@ -283,6 +283,7 @@ def _observation(job: PbsJob, user: str | None) -> Observation:
         exit_signal=exit.signal,
         nodes=() if waiting else job.nodes,  # PBS still shows the nodes of a failed start
         started_at=None if waiting else job.started_at,
+        expected_start=job.expected_start if state is JobState.QUEUED else None,
         ends_at=None if waiting else job.ends_at,
         # PBS records who deletes a job before it signals it.
         taken_back_at=job.changed_at if preempted(job) and not state.terminal else None,

@@ -33,6 +33,7 @@ class PbsJob:
     slots: int = 0  # of the resource that counts GPUs
     submitted_at: float | None = None
     started_at: float | None = None
+    expected_start: float | None = None  # PBS estimates it for the jobs at the top of its queue
     changed_at: float | None = None
     walltime: int | None = None
     run_count: int = 0
@@ -76,6 +77,7 @@ def job(record: PrintedRecord, gpu_resource: str) -> PbsJob | None:
         slots=integer(record.get(f"Resource_List.{gpu_resource}")) or 0,
         submitted_at=moment(record.get("ctime")),
         started_at=moment(record.get("stime")),
+        expected_start=moment(record.get("estimated.start_time")),
         changed_at=moment(record.get("mtime")),
         walltime=duration(record.get("Resource_List.walltime")),
         run_count=integer(record.get("run_count")) or 0,

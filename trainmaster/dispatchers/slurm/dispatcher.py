@@ -403,7 +403,6 @@ def _state(job: QueueLine) -> JobState:
 def _observation(job: QueueLine, user: str | None) -> Observation:
     state = _state(job)
     begun = state not in (JobState.QUEUED, JobState.HELD)
-    # For a job that waits, Slurm prints an estimate of its start, not a fact.
     ended = state.terminal
     reason = explain_reason(job.reason)
     refused = state is JobState.FAILED and reason.never and not job.nodes
@@ -419,6 +418,8 @@ def _observation(job: QueueLine, user: str | None) -> Observation:
         exit_signal=job.exit.signal if ended and job.exit else None,
         nodes=job.nodes,
         started_at=job.started_at if begun else None,
+        # For a job that waits, Slurm prints an estimate in the same field: of those that its backfill has considered.
+        expected_start=job.started_at if state is JobState.QUEUED else None,
         ends_at=job.ends_at if begun else None,
         taken_back_at=job.preempted_at if begun and _is_of_this_run(job) else None,
         restarts=job.restarts,

@@ -253,9 +253,9 @@ class TrialCurves(Shape):
 
 
 class HomeExperiment(Shape):
-    """An experiment on the first page. `why`: one sentence; `since`: when it began to wait, else began or ended;
-    `recent`: values of its best trial, the newest last; `failed_trial`: the first one that failed; `eta`: when it has
-    ended at its present speed."""
+    """An experiment on the first page. `slots`: of each trial. `why`: one sentence; `since`: when it began to wait,
+    else began or ended; `recent`: values of its best trial, the newest last; `failed_trial`: the first one that failed;
+    `eta`: when it has ended at its present speed."""
 
     id: int
     name: str
@@ -264,7 +264,9 @@ class HomeExperiment(Shape):
     user: str
     user_id: int
     workspace_id: int
+    job_id: str
     pool: str
+    slots: int
     since: float
     progress: float
     metric: str

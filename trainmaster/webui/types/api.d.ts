@@ -198,7 +198,9 @@ export interface HomeExperiment {
     user: string;
     userId: number;
     workspaceId: number;
+    jobId: string;
     pool: string;
+    slots: number;
     since: number;
     progress: number;
     metric: string;

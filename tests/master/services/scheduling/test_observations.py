@@ -17,6 +17,7 @@ from trainmaster.master.lifecycle.cancellation import Doubt, doubt
 from trainmaster.master.services.allocations import endings, leases
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict
+from trainmaster.master.services.experiments import attempts_view
 from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.scheduling import observations, submission
 from trainmaster.master.services.scheduling.observations import LEAVE_TIME, ORPHAN_GRACE, Memory, ObservedChanges
@@ -380,3 +381,36 @@ def test_where_a_requeued_job_goes_is_judged_when_it_has_left(
     assert attempts.row(name).observed_state == "FINISHING"
     look(attempts, cluster, seen(name, state=then, restarts=1), later=3)
     assert attempts.row(name).observed_state == becomes
+
+
+# -- expected starts ----------------------------------------------------------------------------------------------
+
+
+def test_an_expected_start_is_stored_when_it_moves_and_its_first_value_is_kept(
+    attempts: Attempts, cluster: Memory
+) -> None:
+    name = attempts.attempt(dispatcher=cluster.name)
+    at = epoch(now()) + 3600
+
+    def stored(expected: float | None, state: JobState = JobState.QUEUED) -> tuple[float | None, float | None]:
+        look(attempts, cluster, seen(name, state=state, expected_start=expected))
+        found = attempts.row(name).observed or {}
+        return found.get("expected_start"), found.get("estimated")
+
+    assert stored(None) == (None, None)
+    assert stored(at) == (at, at)
+    assert stored(at + 30) == (at, at)  # a scheduler revises all of them by seconds
+    assert stored(at + 1000) == (at + 1000, at)
+    assert stored(None) == (None, at)
+    assert stored(None, JobState.RUNNING) == (None, at)
+
+
+def test_how_good_estimates_were_is_the_median_of_jobs_that_began(attempts: Attempts, cluster: Memory) -> None:
+    began = now()
+    for early in (10, 40, 500):
+        observed = {"estimated": epoch(began) - early}
+        attempts.attempt(dispatcher=cluster.name, pool=cluster.name, observed=observed, leased_at=began)
+    attempts.attempt(dispatcher=cluster.name, pool=cluster.name, leased_at=began)  # none was expected
+    with attempts.store.transaction() as session:
+        assert attempts_view.expected_error(session, cluster.name) == 40
+        assert attempts_view.expected_error(session, "another pool") is None

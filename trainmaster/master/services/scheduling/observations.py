@@ -30,6 +30,9 @@ TAKEN_AT_ONCE = 200  # attempts whose changes are stored in one transaction: eac
 MOST_FORGERIES = 1000  # forgeries that are remembered, so that each is logged once
 HELD_BACK = "The trial waits with it, and continues in another attempt when the job is released."
 REQUEUED = "The scheduler ended the job and put it back into its queue."
+EXPECTED_START = "expected_start"  # in `observed`: epoch seconds
+FIRST_ESTIMATE = "estimated"  # in `observed`: the first `expected_start`
+ESTIMATE_STEP = 60.0  # seconds
 DOUBLES = "doubles"  # in `observed`: jobs under the token that are being removed, and get no lease
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours without a row is left alone
 
@@ -160,7 +163,7 @@ def take_snapshot(
                 doubles[known.id] = others
             if not _is_asked_for(known, mine):
                 continue
-            if _is_news(known, mine):
+            if _is_news(known, mine, snapshot.taken_at):
                 only_why = mine is not None and known.observed_state == mine.state.value
                 if mine is not None and known.token in settled:
                     alive_at[known.id] = memory.looked_at
@@ -245,7 +248,7 @@ def _is_asked_for(known: _Live, seen: Observation | None) -> bool:
     return known.submission != SubmissionState.NEW or (seen is not None and not seen.state.terminal)
 
 
-def _is_news(known: _Live, seen: Observation | None) -> bool:
+def _is_news(known: _Live, seen: Observation | None, taken_at: float) -> bool:
     """Whether an observation differs from the row."""
     if seen is None:
         return known.absent_since is None or known.submission == SubmissionState.UNKNOWN
@@ -254,9 +257,19 @@ def _is_news(known: _Live, seen: Observation | None) -> bool:
     if seen.state is JobState.UNKNOWN or (seen.state.terminal and _state(known).terminal):
         return False
     before = known.observed
-    return known.observed_state != seen.state.value or any(
-        before.get(key) != value for key, value in _record_of(seen).items()
+    return (
+        known.observed_state != seen.state.value
+        or any(before.get(key) != value for key, value in _record_of(seen).items())
+        or _is_other_estimate(before.get(EXPECTED_START), seen.expected_start, taken_at)
     )
+
+
+def _is_other_estimate(before: float | None, now: float | None, taken_at: float) -> bool:
+    """Whether an expected start has changed by more than a minute and a tenth of the wait that is left: schedulers
+    revise those of all waiting jobs by seconds, and each change is a row to write."""
+    if before is None or now is None:
+        return before is not now
+    return abs(now - before) > max(ESTIMATE_STEP, (before - taken_at) / 10)
 
 
 def _state(row: _Live | Allocation) -> JobState:
@@ -274,6 +287,14 @@ def _record_of(seen: Observation) -> dict[str, Any]:
         "taken_back_at": seen.taken_back_at,
         "restarts": seen.restarts,
     }
+
+
+def _estimates(seen: Observation, before: Mapping[str, Any]) -> dict[str, float]:
+    """When a waiting job is expected to start, and the first such estimate: what became of it says how good the
+    scheduler's estimates are."""
+    first = before.get(FIRST_ESTIMATE, seen.expected_start)
+    found = {EXPECTED_START: seen.expected_start, FIRST_ESTIMATE: first}
+    return {key: at for key, at in found.items() if at is not None}
 
 
 def _signal_of(code: int | None, number: int | None) -> int | None:
@@ -308,7 +329,7 @@ def _take_observation(
         seen = replace(seen, state=JobState.PREEMPTED, explanation=REQUEUED)
     if seen.state is JobState.UNKNOWN or (seen.state.rank < before.rank and not held):
         return  # an unknown state, or an observation that is older than the row
-    record = _record_of(seen)
+    record = _record_of(seen) | _estimates(seen, allocation.observed or {})
     if DOUBLES in (allocation.observed or {}):
         record[DOUBLES] = (allocation.observed or {})[DOUBLES]
     if seen.never:

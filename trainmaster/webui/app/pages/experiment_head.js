@@ -3,7 +3,7 @@ import { may, session } from "../api/session.js";
 import { ACTIONS } from "../lib/actions.js";
 import { count, number, plural, visible } from "../lib/format.js";
 import { hasEnded } from "../lib/states.js";
-import { Ago, Labels, Lasted, Progress, State, Value } from "../ui/cells.js";
+import { Ago, ExpectedStart, Labels, Lasted, Progress, State, Value } from "../ui/cells.js";
 import { Menu, toastError } from "../ui/overlay.js";
 import { href } from "../ui/router.js";
 import { clock } from "../ui/shell.js";
@@ -33,7 +33,7 @@ export const Head = component((/** @type {{ view: ExperimentView }} */ { view })
         p(
             { class: failed ? "thing-why failed" : "thing-why" },
             visible(head.why, 1000) || (failed ? "It failed." : ""),
-            starts !== null ? span(null, "; the scheduler expects to start the next ", Ago({ seconds: starts })) : null,
+            starts !== null ? span(null, "; next one: ", ExpectedStart({ at: starts })) : null,
             culprit
                 ? span(
                       null,

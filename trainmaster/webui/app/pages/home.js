@@ -4,8 +4,9 @@ import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { comebacks, get, send } from "../api/http.js";
 import { may, session } from "../api/session.js";
 import { ACTIONS } from "../lib/actions.js";
-import { ago, count, duration, exact, number, plural, visible } from "../lib/format.js";
-import { Ago, Progress, State, Value } from "../ui/cells.js";
+import { poolsWithRoom } from "../lib/advice.js";
+import { ago, count, exact, number, plural, visible } from "../lib/format.js";
+import { Ago, ExpectedStart, Progress, State, Value } from "../ui/cells.js";
 import { confirmed, Menu, toast, toastError } from "../ui/overlay.js";
 import { dataAddress, href } from "../ui/router.js";
 import { clock, usePlace, Waiting } from "../ui/shell.js";
@@ -15,7 +16,7 @@ import { component, tags } from "../ui/tags.js";
 /** @import { HomeAnswer, HomeExperiment, HomePool, HomeTask } from "../../types/api.d.ts" */
 /** @import { Content } from "../../types/tags.d.ts" */
 
-const { a, button, code, div, h1, h2, li, meter, p, pre, section, span, time, ul } = tags;
+const { a, button, code, div, h1, h2, li, meter, p, pre, section, span, ul } = tags;
 
 const REFRESH = 10_000; // ms
 const SEEN = "trainmaster-seen"; // of failures: which of them their reader has put away, in this browser
@@ -93,7 +94,7 @@ export const Page = component(() => {
                       h2(null, "Waits ", span({ class: "muted" }, count(home.waits.length))),
                       ul(
                           null,
-                          home.waits.map(one => Queued({ key: one.id, one, read })),
+                          home.waits.map(one => Queued({ key: one.id, one, read, pools: home.pools })),
                       ),
                   )
                 : null,
@@ -259,30 +260,52 @@ const Running = component((/** @type {RowProperties} */ { one, read }) =>
     ),
 );
 
-const Queued = component((/** @type {RowProperties} */ { one, read }) =>
+const Queued = component((/** @type {RowProperties & { pools: HomePool[] }} */ { one, read, pools }) =>
     row(
         one,
         [
             span(null, "since ", Ago({ seconds: one.since })),
             span(null, `in ${visible(one.pool, 40)}`),
-            Expected({ one }),
+            one.expectedStart === null
+                ? span({ class: "muted" }, "no expected start known")
+                : ExpectedStart({ at: one.expectedStart, error: one.expectedError }),
+            ...(may("UPDATE_EXPERIMENT", one.workspaceId)
+                ? poolsWithRoom(one, pools).map(pool => MoveTo({ key: pool.name, one, read, pool }))
+                : []),
         ],
         Steering({ one, read }),
         visible(one.why || "The scheduler has not said why yet.", 500),
     ),
 );
 
-/** When it may begin: the scheduler's word, never a promise. */
-const Expected = component((/** @type {{ one: HomeExperiment }} */ { one }) => {
-    if (one.expectedStart === null) return span({ class: "muted" }, "no expected start known");
-    const at = one.expectedStart * 1000;
-    const error = one.expectedError ?? null;
-    return time(
-        { dateTime: new Date(at).toISOString(), title: `${exact(at)}, says the scheduler` },
-        `expected to start ${ago(at, clock.value)}`,
-        error === null ? "" : ` (here such estimates were off by ${duration(error)} lately)`,
-    );
-});
+/** Moves it to a pool that has room. */
+const MoveTo = component(
+    (/** @type {RowProperties & { pool: { name: string, free: number } }} */ { one, read, pool }) =>
+        button(
+            {
+                type: "button",
+                class: "plain",
+                title: `${plural(pool.free, "slot")} are free there now; what waits is withdrawn and submitted there`,
+                onClick: async () => {
+                    const sure = {
+                        title: `Move experiment ${one.id} to ${visible(pool.name, 60)}?`,
+                        text: `${plural(pool.free, "slot")} are free there now. Its waiting jobs are withdrawn and submitted there; running trials save their work and go on there.`,
+                        action: "Move",
+                    };
+                    if (!(await confirmed(sure))) return;
+                    try {
+                        const updates = [{ jobId: one.jobId, resourcePool: pool.name }];
+                        await send("POST", "api/v1/job-queues", { updates });
+                        toast(`Experiment ${one.id} moves to ${visible(pool.name, 60)}`);
+                        await read();
+                    } catch (error) {
+                        toastError(error);
+                    }
+                },
+            },
+            `${visible(pool.name, 40)} has ${plural(pool.free, "free slot")}: move it there`,
+        ),
+);
 
 const Done = component((/** @type {{ one: HomeExperiment }} */ { one }) =>
     row(one, [

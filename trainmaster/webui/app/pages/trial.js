@@ -5,7 +5,7 @@ import { comebacks, get, send } from "../api/http.js";
 import { may } from "../api/session.js";
 import { count, number, percent, plural, visible } from "../lib/format.js";
 import { hasEnded } from "../lib/states.js";
-import { Ago, State, Value } from "../ui/cells.js";
+import { Ago, ExpectedStart, State, Value } from "../ui/cells.js";
 import { confirmed, Menu, toast, toastError } from "../ui/overlay.js";
 import { dataAddress, go, href, place } from "../ui/router.js";
 import { usePlace, Waiting } from "../ui/shell.js";
@@ -144,7 +144,7 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
             now?.endsAt && now.ended === null ? span(null, "until ", Ago({ seconds: now.endsAt })) : null,
             now?.waits ? span({ class: "home-why" }, visible(now.waits, 300)) : null,
             now?.expectedStart && now.started === null
-                ? span(null, "expected to start ", Ago({ seconds: now.expectedStart }))
+                ? ExpectedStart({ at: now.expectedStart, error: now.expectedError })
                 : null,
             span(null, `${number(trial.slotSeconds / 3600)} slot-hours`),
             trial.restarts

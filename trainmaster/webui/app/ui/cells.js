@@ -26,6 +26,22 @@ export const Ago = component((/** @type {{ seconds: number | null }} */ { second
     return time({ title: exact(moment), dateTime: new Date(moment).toISOString() }, ago(moment, clock.value));
 });
 
+/**
+ * When a job may begin: the scheduler's word, never a promise. `at`: seconds since 1970; `error`: by how many seconds
+ * such estimates were off lately.
+ */
+export const ExpectedStart = component(
+    (/** @type {{ at: number, error?: number | null | undefined }} */ { at, error }) => {
+        const moment = at * 1000;
+        if (moment < clock.value) return span({ title: exact(moment) }, "was expected to start by now");
+        return time(
+            { dateTime: new Date(moment).toISOString(), title: `${exact(moment)}, says the scheduler` },
+            `expected to start ${ago(moment, clock.value)}`,
+            error === null || error === undefined ? "" : ` (here such estimates were off by ${duration(error)} lately)`,
+        );
+    },
+);
+
 export const Lasted = component((/** @type {{ seconds: number | null }} */ { seconds }) =>
     span({ title: seconds === null ? undefined : `${Math.round(seconds)} s` }, duration(seconds)),
 );
