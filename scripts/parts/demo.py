@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from trainmaster.cli import progress, render
+from trainmaster.cli import progress, render, ui
 from trainmaster.client import context
 from trainmaster.client.errors import ClientError
 from trainmaster.client.master import Master
@@ -144,6 +144,10 @@ def run(demo: Demo) -> int:
     print(f"It listens on {demo.url}. Searching: 16 trials of up to {EPOCHS} epochs each.", file=sys.stderr)
     text = (EXAMPLE / "search.yaml").read_text()
     made = master.create_experiment(text, context.collect(EXAMPLE), source="examples/digits/search.yaml")
+    print(
+        f"Watch it in a browser, by a link that is good once, for a minute:\n  {page_of(master, made.id)}",
+        file=sys.stderr,
+    )
     ended = progress.watch(lambda: master, made.id, 0.5, PATIENCE)
     trials = master.trials(made.id)
     print(summary(ended, trials), flush=True)
@@ -183,6 +187,10 @@ def summary(experiment: Experiment, trials: list[Trial]) -> str:
     return "\n".join(lines)
 
 
+def page_of(master: Master, experiment_id: int) -> str:
+    return ui.link_of(master, f"experiments/{experiment_id}")
+
+
 def epochs(trial: Trial) -> int:
     """How many epochs the trial trained."""
     return int(trial.summary.get("validation_metrics", {}).get("epochs", {}).get("max", 0))
@@ -190,10 +198,14 @@ def epochs(trial: Trial) -> int:
 
 def how_to_look(demo: Demo) -> str:
     assert demo.process is not None
+    assert demo.master is not None
     det = Path(sys.executable).parent / "det"
     return f"""
-The master goes on. Look at it with:
+The master goes on. Its page is at {demo.url}/ui/. A link that logs a browser in, once, within a minute:
+  {page_of(demo.master, 1)}
+Look at it in a terminal with:
   export DET_MASTER={demo.url} DET_USER=determined DET_PASS={demo.password}
+  {det} ui experiments/1
   {det} experiment list
   {det} experiment list-trials 1
   {det} trial story 1

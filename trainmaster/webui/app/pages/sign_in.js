@@ -12,9 +12,10 @@ const { button, code, div, h1, p } = tags;
 export const Page = component(() => {
     usePlace([{ text: "Sign in", to: "sign-in" }]);
     const known = session.value;
-    // The form stands in the place of any page: afterwards that page is there. Only here there is none.
-    const onDone = () => (place.value.route?.page === "sign_in" ? go(href(""), { replace: true }) : undefined);
-    const ticket = place.value.route?.page === "sign_in" ? place.value.query.get("ticket") : null;
+    // The form stands in the place of any page: afterwards that page is there. Only here it is another one.
+    const here = place.value.route?.page === "sign_in";
+    const onDone = () => (here ? go(href(place.value.query.get("to") ?? ""), { replace: true }) : undefined);
+    const ticket = here ? place.value.query.get("ticket") : null;
     return div(
         { class: "sign-in" },
         h1(null, visible(known?.clusterName || "trainmaster", 60)),
