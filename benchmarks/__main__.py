@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import abuse, commands, fleet, ingest, reading, scheduler
+from benchmarks import abuse, commands, fleet, ingest, reading, scheduler, webui
 from benchmarks.measure import Deadline, Unavailable, machine, say
 
 # Section -> (what measures it, seconds it may take)
@@ -24,6 +24,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "reading": (reading.run, 240),
     "abuse": (abuse.run, 600),
     "fleet": (fleet.run, 1800),
+    "webui": (webui.run, 900),
 }
 CHAOS = "chaos"
 CLUSTER = {

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -15,6 +16,7 @@ from typing import Any
 
 from benchmarks.load import Refused, post
 from benchmarks.measure import Unavailable
+from benchmarks.searched import SearchedTrial
 from tests.support.api.http import Api
 from tests.support.master import free_port, make_folder, remove_folder, wait_for
 from tests.support.reference import reference
@@ -28,6 +30,7 @@ STOP = 30.0
 # fifteen at most that MLflow allows unasked, requests of 32 clients can wait for each other until they are given up.
 _POOL = {"MLFLOW_SQLALCHEMYSTORE_POOL_SIZE": "28", "MLFLOW_SQLALCHEMYSTORE_MAX_OVERFLOW": "0"}
 _API = "/api/2.0/mlflow"
+_BEGUN = 1_700_000_000_000  # ms since 1970
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,28 @@ class Server:
         experiment = api.post(f"{_API}/experiments/create", {"name": "ingest"}).json["experiment_id"]
         runs = (api.post(f"{_API}/runs/create", {"experiment_id": experiment}) for _ in range(count))
         return [run.json["run"]["info"]["run_id"] for run in runs]
+
+    def fill(self, trials: Sequence[SearchedTrial]) -> str:
+        """Makes a run of each trial, and returns the address of the page that lists them."""
+        api = Api(f"http://127.0.0.1:{self.port}")
+        experiment = api.post(f"{_API}/experiments/create", {"name": "search"}).json["experiment_id"]
+
+        def log(one: tuple[int, SearchedTrial]) -> None:
+            number, trial = one
+            mine = Api(f"http://127.0.0.1:{self.port}")
+            begun = {"experiment_id": experiment, "run_name": f"trial {number}", "start_time": _BEGUN}
+            run = mine.post(f"{_API}/runs/create", begun).json["run"]["info"]["run_id"]
+            points = [
+                {"key": "val_loss", "value": value, "timestamp": _BEGUN + step, "step": step}
+                for step, value in enumerate(trial.values)
+            ]
+            params = [{"key": key, "value": str(value)} for key, value in trial.hparams.items()]
+            mine.post(f"{_API}/runs/log-batch", {"run_id": run, "metrics": points, "params": params})
+            mine.post(f"{_API}/runs/update", {"run_id": run, "status": "FINISHED", "end_time": _BEGUN + 1000})
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(log, enumerate(trials, 1)))
+        return f"http://127.0.0.1:{self.port}/#/experiments/{experiment}/runs"
 
 
 @dataclass

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Browser
@@ -141,3 +142,49 @@ def test_a_waiting_experiment_is_told_of_other_pools_with_room(call: Call) -> No
     assert found == [{"name": "freer", "free": 8}, {"name": "freest", "free": 8}]
     assert call("advice", "poolsWithRoom", {"pool": "own", "slots": 0}, pools) == []
     assert call("advice", "poolsWithRoom", {"pool": "gone", "slots": 1}, pools) == []
+
+
+def test_a_hyperparameter_has_the_scale_of_its_configuration(call: Call) -> None:
+    rows = [{"id": n, "hp.dropout": value, "hp.lr": value} for n, value in enumerate((0.001, 0.1, 0.6))]
+    kinds = call("axes", "kindsOf", {"hparamTypes": {"dropout": "double", "lr": "log"}})
+    logs = {name: call("axes", "scaleOf", name, rows, kinds)["log"] for name in ("hp.dropout", "hp.lr")}
+    assert logs == {"hp.dropout": False, "hp.lr": True}
+    assert call("axes", "scaleOf", "hp.dropout", rows)["log"]  # of which nothing is configured
+
+
+def test_a_pen_writes_what_a_canvas_would_draw(browser: Browser, master: MasterProcess) -> None:
+    with visiting(browser, master.url) as visit:
+        visit.page.goto(f"{master.url}/ui/")
+        svg = visit.page.evaluate(
+            """async url => {
+                const { SvgPen, paperWidth } = await import(url);
+                const pen = new SvgPen(paperWidth(85), 100);
+                pen.save();
+                pen.translate(10, 20);
+                pen.rotate(-Math.PI / 2);
+                pen.fillText("<b> & loss", 1, 2);
+                pen.restore();
+                pen.beginPath();
+                pen.moveTo(0, 0);
+                pen.lineTo(10.126, 5);
+                pen.arc(5, 5, 3, 0, 7);
+                pen.stroke();
+                pen.globalAlpha = 0.5;
+                pen.fillRect(1, 2, 3, 4);
+                return pen.file({ millimetres: 85, title: "a <title>", source: "x", names: ["a"], rows: [[1]] });
+            }""",
+            f"{master.url}/ui/a/{FILES.tree().mark}/app/lib/svg_pen.js",
+        )
+    root = ElementTree.fromstring(svg)
+    assert (root.get("width"), root.get("viewBox")) == ("85mm", "0 0 361 100")
+    space = "{http://www.w3.org/2000/svg}"
+    words = root.find(f"{space}text")
+    assert words is not None
+    assert (words.text, words.get("transform")) == ("<b> & loss", "translate(10 20) rotate(-90)")
+    line = root.find(f"{space}path")
+    assert line is not None
+    assert line.get("d") == "M0 0L10.13 5M8 5a3 3 0 1 0 -6 0a3 3 0 1 0 6 0"
+    box = root.find(f"{space}rect")
+    assert box is not None
+    assert (box.get("width"), box.get("opacity")) == ("3", "0.5")
+    assert json.loads(root.findtext(f"{space}metadata", "")) == [{"a": 1}]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import expect
@@ -140,3 +142,34 @@ def test_the_board_tells_ranks_savings_and_curves_that_belong_together(visitor: 
         ask(f"trials/{longest['id']}/curves?metrics=validation:val_loss&points=2")["curves"][0]["metric"] == "val_loss"
     )
     assert len(ask(f"experiments/{searches.small}/checkpoints")["rows"]) == head["checkpoints"]
+
+
+@pytest.mark.parametrize(
+    ("path", "button", "columns"),
+    [
+        ("experiments/{large}/space", "Save the parallel coordinates", ["id", "hp.lr"]),
+        ("experiments/{large}/space", "Save the scatter", ["id", "best"]),
+        ("trials/{trial}/attempts", "Save the drawing of jobs", ["job", "part", "from", "to"]),
+    ],
+)
+def test_a_drawing_is_saved_for_a_paper_with_its_data(
+    visitor: Visit, searches: Searches, path: str, button: str, columns: list[str]
+) -> None:
+    board = visitor.context.request.get(f"{visitor.url}/api/x1/experiments/{searches.large}/board").json()
+    page = visitor.open(path.format(large=searches.large, trial=board["experiment"]["bestTrial"]))
+
+    def saved(kind: str) -> bytes:
+        page.get_by_role("button", name=button).click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=re.compile(f"^{kind}")).click()
+        return Path(download.value.path()).read_bytes()
+
+    root = ElementTree.fromstring(saved("SVG, one column"))
+    assert root.get("width") == "85mm"
+    values = json.loads(root.findtext("{http://www.w3.org/2000/svg}metadata", ""))
+    assert set(columns) <= set(values[0])
+    assert visitor.url in root.findtext("{http://www.w3.org/2000/svg}desc", "")
+    picture = saved("PNG")
+    assert picture.startswith(b"\x89PNG")
+    assert int.from_bytes(picture[16:20], "big") == pytest.approx(2 * 170 / 25.4 * 96, abs=2)
+    assert len(saved("CSV").splitlines()) == len(values) + 1

@@ -53,6 +53,7 @@ def board(
         experiment=_head(found),
         metrics=[MetricName(group=group, name=name) for group, name in found.metrics],
         hparams=list(found.hparams),
+        hparam_types=dict(found.hparam_types),
         constants=dict(found.constants),
         columns=list(found.columns),
         rows=[list(row) for row in found.rows],

@@ -99,11 +99,13 @@ class Curves(Shape):
 
 class ExperimentBoard(Shape):
     """All of an experiment that its page shows first. `rows`: its trials, values in the order of `columns`. `hparams`:
-    those that differ between trials, as columns `hp.NAME`; `constants`: the others."""
+    those that differ between trials, as columns `hp.NAME`; `constants`: the others. `hparam_types`: what the
+    configuration says of each, as double, int, log, categorical or const."""
 
     experiment: ExperimentHead
     metrics: list[MetricName]
     hparams: list[str]
+    hparam_types: dict[str, str]
     constants: dict[str, Any]
     columns: list[str]
     rows: list[list[Any]]

@@ -122,6 +122,7 @@ export interface ExperimentBoard {
     experiment: ExperimentHead;
     metrics: (MetricName)[];
     hparams: (string)[];
+    hparamTypes: { [name: string]: string };
     constants: Json;
     columns: (string)[];
     rows: ((unknown)[])[];

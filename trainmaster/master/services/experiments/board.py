@@ -117,6 +117,7 @@ class Board:
     seconds_saved: float | None
     metrics: Sequence[tuple[str, str]]
     hparams: Sequence[str]
+    hparam_types: Mapping[str, str]
     constants: Mapping[str, Any]
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -167,6 +168,7 @@ def board(store: Store, experiment_id: int, wanted: CurvesWanted | None) -> Boar
         seconds_saved=saved if brackets else None,
         metrics=metrics,
         hparams=names,
+        hparam_types=types_of(row.config.get("hyperparameters") or {}),
         constants=constants,
         columns=[*BASE, *(f"hp.{name}" for name in names)],
         rows=rows,
@@ -357,6 +359,17 @@ def flattened(hparams: Mapping[str, Any], above: str = "") -> dict[str, Any]:
             found |= flattened(value, f"{above}{name}.")
         else:
             found[above + name] = value
+    return found
+
+
+def types_of(hyperparameters: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """What a configuration says of hyperparameters, by dotted names; nothing of those that are plain values."""
+    found: dict[str, str] = {}
+    for name, value in list(hyperparameters.items())[:MOST_HPARAMS]:
+        if isinstance(value, dict) and isinstance(value.get("type"), str):
+            found[above + name] = value["type"]
+        elif isinstance(value, dict):
+            found |= types_of(value, f"{above}{name}.")
     return found
 
 

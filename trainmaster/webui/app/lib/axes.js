@@ -15,13 +15,21 @@
 const MOST_WORDS = 40;
 const LOG_FROM = 100; // a range of positive numbers this many times wide is shown on a logarithmic scale
 
+/** @typedef {{ readonly [column: string]: string }} Kinds types of hyperparameters, as `log`, by the names of columns */
+
+/** @param {{ hparamTypes: { [name: string]: string } }} board @returns {Kinds} */
+export function kindsOf(board) {
+    return Object.fromEntries(Object.entries(board.hparamTypes).map(([name, type]) => [`hp.${name}`, type]));
+}
+
 /**
  * The axis of a column; null where it has fewer than two different values.
  * @param {string} name
  * @param {readonly Values[]} rows
+ * @param {Kinds} [kinds] of columns that are not in it, the values decide whether the scale is logarithmic
  * @returns {Axis | null}
  */
-export function scaleOf(name, rows) {
+export function scaleOf(name, rows, kinds = {}) {
     let low = Infinity;
     let high = -Infinity;
     let numbers = true;
@@ -39,7 +47,8 @@ export function scaleOf(name, rows) {
         if (words.size <= MOST_WORDS) words.add(wordOf(value));
     }
     if (words.size < 2) return null;
-    return numbers ? (low < high ? numeric(name, low, high) : null) : worded(name, [...words].sort(compared));
+    const log = kinds[name] === undefined ? undefined : kinds[name] === "log" && low > 0;
+    return numbers ? (low < high ? numeric(name, low, high, log) : null) : worded(name, [...words].sort(compared));
 }
 
 /** NaN and infinities come as words. @param {unknown} value */

@@ -18,9 +18,10 @@ const PRIOR = 0.5; // counts added to each bin, so that few trials do not look c
  * @param {readonly { readonly [name: string]: unknown }[]} rows
  * @param {readonly string[]} names columns of hyperparameters
  * @param {(row: { readonly [name: string]: unknown }) => number | null} goal smaller is better; null: no value
+ * @param {import("./axes.js").Kinds} [kinds]
  * @returns {{ name: string, share: number }[]} shares add to 1, the largest first; empty for too few trials
  */
-export function importance(rows, names, goal) {
+export function importance(rows, names, goal, kinds = {}) {
     const judged = rows
         .map(row => ({ row, value: goal(row) }))
         .filter(one => one.value !== null && Number.isFinite(one.value))
@@ -29,7 +30,7 @@ export function importance(rows, names, goal) {
     const best = judged.slice(0, Math.max(3, Math.round(judged.length * BEST))).map(one => one.row);
     const all = judged.map(one => one.row);
     const found = names.map(name => {
-        const axis = scaleOf(name, all);
+        const axis = scaleOf(name, all, kinds);
         return { name, share: axis === null ? 0 : divergence(axis, best, all) };
     });
     const sum = found.reduce((total, one) => total + one.share, 0);

@@ -23,6 +23,12 @@ export function lookOf(row, head) {
     return stoppedEarly(row, head) ? "stopped" : "ended";
 }
 
+/** Why it is in its state, without the words that are the same for each. @param {Row} row */
+export function shortWhy(row) {
+    const why = String(row["why"] || row["waits"] || "");
+    return /^The trial saved its work and left \((.*)\)$/s.exec(why)?.[1] ?? why;
+}
+
 /** A trial in a few words. @param {Row} row @param {ExperimentHead} head */
 export function trialWords(row, head) {
     const words = { failed: "failed", live: "running", stopped: "stopped by the search", ended: "ended" };

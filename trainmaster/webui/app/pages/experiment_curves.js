@@ -6,7 +6,7 @@ import { count, number, plural, visible } from "../lib/format.js";
 import { smoothed } from "../lib/series.js";
 import { lookOf, points, sampled, trialWords } from "../lib/trials.js";
 import { State, Value } from "../ui/cells.js";
-import { Chart } from "../ui/chart.js";
+import { Chart, windowHeight } from "../ui/chart.js";
 import { ManyLines } from "../ui/many_lines.js";
 import { MetricChoice } from "../ui/metric_choice.js";
 import { toastError } from "../ui/overlay.js";
@@ -26,6 +26,8 @@ const { a, button, code, div, label, li, option, p, pre, select, span, ul } = ta
 const NAMED = 8; // trials: that few are all named
 const MOST_SERIES = 50; // of marked ones; the others are drawn behind
 const PLACES = 16; // columns of the table
+const LOWEST = 340; // pixels of the chart
+const AROUND = 410; // pixels of the window above and below the chart
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { board } = view;
@@ -123,7 +125,7 @@ const AllTrials = component((/** @type {{ view: ExperimentView, curves: Curves }
         Chart(
             {
                 data,
-                height: 440,
+                height: Math.max(LOWEST, windowHeight.value - AROUND),
                 settings: {
                     log,
                     logX,

@@ -1,7 +1,7 @@
 /** The space that a search looks through: parallel coordinates, which hyperparameters matter, two of them as points. */
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
-import { inside, rangePlaces, scaleOf } from "../lib/axes.js";
+import { inside, kindsOf, rangePlaces, scaleOf } from "../lib/axes.js";
 import { count, percent, plural, visible } from "../lib/format.js";
 import { importance } from "../lib/importance.js";
 import { State, Value } from "../ui/cells.js";
@@ -12,7 +12,7 @@ import { fixedRows, Table } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentView } from "./experiment.js" */
-/** @import { Values } from "../lib/axes.js" */
+/** @import { Kinds, Values } from "../lib/axes.js" */
 
 const { a, button, div, h2, label, li, option, p, section, select, span, ul } = tags;
 
@@ -27,14 +27,16 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
         const best = row["best"];
         return typeof best === "number" ? (smallerIsBetter ? best : -best) : null;
     };
-    const shares = useMemo(() => importance(trials, names, goal), [trials]);
+    const kinds = kindsOf(board);
+    const source = `experiment ${board.experiment.id}`;
+    const shares = useMemo(() => importance(trials, names, goal, kinds), [trials]);
     const ordered = shares.length ? shares.map(one => one.name) : names;
     const axes = useMemo(
-        () => [...ordered.filter(name => scaleOf(name, trials)).slice(0, MOST_AXES), "best"],
+        () => [...ordered.filter(name => scaleOf(name, trials, kinds)).slice(0, MOST_AXES), "best"],
         [shares],
     );
     const ranges = readRanges(at.query.get("ranges") ?? "");
-    const chosen = useMemo(() => within(trials, ranges), [trials, at.query.get("ranges")]);
+    const chosen = useMemo(() => within(trials, ranges, kinds), [trials, at.query.get("ranges")]);
     const titleOf = (/** @type {string} */ name) => (name === "best" ? metric : name.replace(/^hp\./, ""));
     const x = at.query.get("hx") || ordered[0] || "";
     const y = at.query.get("hy") || "best";
@@ -79,6 +81,8 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                 ranges,
                 onRanges: next => setQuery({ ranges: writeRanges(next) || null }),
                 marked: marks.value,
+                kinds,
+                source,
             }),
         ),
         section(
@@ -123,6 +127,8 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                 colour,
                 titleOf,
                 marked: marks.value,
+                kinds,
+                source,
                 onPick: id => {
                     const next = new Set(marks.value);
                     if (!next.delete(id)) next.add(id);
@@ -306,10 +312,10 @@ function decoded(text) {
     }
 }
 
-/** @param {readonly Values[]} rows @param {Record<string, string>} ranges */
-function within(rows, ranges) {
+/** @param {readonly Values[]} rows @param {Record<string, string>} ranges @param {Kinds} kinds */
+function within(rows, ranges, kinds) {
     const tests = Object.entries(ranges).flatMap(([name, text]) => {
-        const axis = scaleOf(name, rows);
+        const axis = scaleOf(name, rows, kinds);
         const range = axis ? rangePlaces(axis, text) : null;
         return axis && range ? [{ axis, range }] : [];
     });

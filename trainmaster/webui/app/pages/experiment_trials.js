@@ -1,10 +1,10 @@
 /** All trials of an experiment as a table: sorted and filtered here, with heat in its columns and a curve in each row. */
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { signal, useComputed } from "../../vendor/signals/signals.js";
-import { scaleOf } from "../lib/axes.js";
+import { kindsOf, scaleOf } from "../lib/axes.js";
 import { csv, json } from "../lib/files.js";
 import { count, plural, visible } from "../lib/format.js";
-import { stoppedEarly } from "../lib/trials.js";
+import { shortWhy, stoppedEarly } from "../lib/trials.js";
 import { Ago, Lasted, State, Value } from "../ui/cells.js";
 import { Menu, toast, toastError } from "../ui/overlay.js";
 import { href, place, setQuery } from "../ui/router.js";
@@ -96,13 +96,14 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
  */
 function columnsOf({ board, trials }, heat) {
     const head = board.experiment;
+    const kinds = kindsOf(board);
     const places = new Map((board.curves?.trials ?? []).map((id, at) => [id, at]));
     const measured = (/** @type {string} */ key, /** @type {string} */ title) => {
-        const axis = heat ? scaleOf(key, trials) : null;
+        const axis = heat ? scaleOf(key, trials, kinds) : null;
         return {
             key,
             title: visible(title, 40),
-            width: 110,
+            width: Math.min(180, Math.max(96, title.length * 9 + 16)),
             align: /** @type {const} */ ("right"),
             cell: (/** @type {TrialRow} */ row) => {
                 const at = axis?.place(row[key]) ?? null;
@@ -124,14 +125,14 @@ function columnsOf({ board, trials }, heat) {
                         title: visible(String(row["why"] || row["waits"] || "")),
                     },
                     span({ class: "muted id" }, String(row["id"])),
-                    visible(String(row["why"] || row["waits"] || ""), 200),
+                    visible(shortWhy(row), 200),
                 ),
             ],
         },
         {
             key: "state",
             title: "State",
-            width: 110,
+            width: 132,
             cell: row =>
                 stoppedEarly(row, head) && row["state"] === "COMPLETED"
                     ? State({ state: "STOPPED" })

@@ -59,6 +59,8 @@ export const Page = component(() => {
             button({ type: "button", onClick: read }, "Try again"),
         );
     }
+    const paused = home.runs.filter(one => one.state === "PAUSED");
+    const runs = home.runs.filter(one => one.state !== "PAUSED");
     const needs = home.needs.filter(one => !seen.value.has(seenKey(one)));
     const quiet = home.runs.length + home.waits.length + needs.length + home.tasks.length === 0;
     return div(
@@ -80,11 +82,11 @@ export const Page = component(() => {
                 ? FirstSteps({})
                 : section(
                       { class: "home-list" },
-                      h2(null, "Runs ", span({ class: "muted" }, count(home.runs.length))),
-                      home.runs.length
+                      h2(null, "Runs ", span({ class: "muted" }, count(runs.length))),
+                      runs.length
                           ? ul(
                                 null,
-                                home.runs.map(one => Running({ key: one.id, one, read })),
+                                runs.map(one => Running({ key: one.id, one, read })),
                             )
                           : p({ class: "muted" }, quiet ? "Nothing of yours runs or waits." : "Nothing of yours runs."),
                   ),
@@ -95,6 +97,16 @@ export const Page = component(() => {
                       ul(
                           null,
                           home.waits.map(one => Queued({ key: one.id, one, read, pools: home.pools })),
+                      ),
+                  )
+                : null,
+            paused.length
+                ? section(
+                      { class: "home-list" },
+                      h2(null, "Paused ", span({ class: "muted" }, count(paused.length))),
+                      ul(
+                          null,
+                          paused.map(one => Running({ key: one.id, one, read })),
                       ),
                   )
                 : null,

@@ -68,7 +68,7 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
                 : "",
             ".",
         ),
-        Gantt({ life, curve: curve.value }),
+        Gantt({ life, curve: curve.value, source: `trial ${trial.id}` }),
         div(
             { class: "section-head" },
             span({ class: "gap" }),

@@ -15,7 +15,14 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
 
 export const FONT = "12px system-ui, DejaVu Sans, sans-serif";
 
-/** @typedef {{ width: number, height: number, colour: (name: string) => string }} Sheet in CSS pixels */
+/**
+ * @typedef {object} Sheet
+ * @property {number} width CSS pixels
+ * @property {number} height
+ * @property {(name: string) => string} colour
+ * @property {(work: () => void) => void} next goes on with a long drawing: in the next frame, or at once on paper
+ * @property {boolean} paper whether it is a file, where what stands beside the canvas is missing
+ */
 /** @typedef {(pen: CanvasRenderingContext2D, sheet: Sheet) => void} Draw */
 
 /**
@@ -44,13 +51,18 @@ export const Drawing = component(
         useEffect(() => {
             const element = sheet.current;
             const pen = element?.getContext("2d");
-            if (!element || !pen || width.value === 0) return;
+            if (!element || !pen || width.value === 0) return undefined;
             const sharp = devicePixelRatio || 1;
             element.width = Math.round(width.value * sharp);
             element.height = Math.round(height * sharp);
             pen.scale(sharp, sharp);
             pen.font = FONT;
-            draw(pen, { width: width.value, height, colour: colours(element) });
+            let frame = 0;
+            const next = (/** @type {() => void} */ work) => {
+                frame = requestAnimationFrame(work);
+            };
+            draw(pen, { width: width.value, height, colour: colours(element), next, paper: false });
+            return () => cancelAnimationFrame(frame);
         }, [draw, width.value, height, theme]);
         const told = (/** @type {"move" | "down" | "up" | "leave"} */ what) => (/** @type {PointerEvent} */ event) => {
             if (!onPointer || !sheet.current) return;

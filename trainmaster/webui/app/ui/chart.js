@@ -9,7 +9,7 @@ import { positive, smoothed } from "../lib/series.js";
 import { csvOf, jsonOf, svgOf } from "../lib/svg.js";
 import { colours } from "./canvas.js";
 import { Menu, toastError } from "./overlay.js";
-import { save } from "./save.js";
+import { save, savePicture } from "./save.js";
 import { fixedRows, Table } from "./table.js";
 import { component, tags } from "./tags.js";
 
@@ -176,6 +176,12 @@ function useChoice(first, given, set) {
 }
 
 /** @import { Signal } from "../../vendor/signals/signals.js" */
+/** The height of the window, for charts that take what room there is. */
+export const windowHeight = signal(innerHeight);
+addEventListener("resize", () => {
+    windowHeight.value = innerHeight;
+});
+
 /** @typedef {{ data: ChartData, height: number, cursor?: string, log: boolean, logX: boolean, at: Signal<number | null>, nearest: Signal<number | null>, behind?: Behind }} CanvasProperties */
 
 const Canvas = component((/** @type {CanvasProperties} */ { data, height, cursor, log, logX, at, nearest, behind }) => {
@@ -385,7 +391,11 @@ function saveItems(data, how) {
     const name = data.label.replace(/[^\w.-]+/g, "-").slice(0, 60) || "chart";
     const whole = { ...data, source: `${data.source ?? data.label} ${location.href}` };
     return [
-        { text: "PNG", hint: "twice the size", action: () => savePicture(whole, how, name).catch(toastError) },
+        {
+            text: "PNG",
+            hint: "twice the size",
+            action: () => savePicture(svgOf(whole, { millimetres: 170, ...how }), `${name}.png`).catch(toastError),
+        },
         {
             text: "SVG, one column",
             hint: "85 mm",
@@ -399,33 +409,4 @@ function saveItems(data, how) {
         { text: "CSV", hint: "its values", action: () => save(`${name}.csv`, csvOf(data), "text/csv") },
         { text: "JSON", hint: "its values", action: () => save(`${name}.json`, jsonOf(data), "application/json") },
     ];
-}
-
-/**
- * The vector graphic as pixels, on white.
- * @param {ChartData} data
- * @param {{ log: boolean, logX: boolean }} how
- * @param {string} name
- */
-async function savePicture(data, how, name) {
-    const address = URL.createObjectURL(
-        new Blob([svgOf(data, { millimetres: 170, ...how })], { type: "image/svg+xml" }),
-    );
-    try {
-        const image = new Image();
-        image.src = address;
-        await image.decode();
-        const canvas = document.createElement("canvas");
-        canvas.width = image.naturalWidth * 2;
-        canvas.height = image.naturalHeight * 2;
-        const pen = canvas.getContext("2d");
-        if (!pen) throw new Error("This browser draws no picture.");
-        pen.fillStyle = "#fff";
-        pen.fillRect(0, 0, canvas.width, canvas.height);
-        pen.drawImage(image, 0, 0, canvas.width, canvas.height);
-        const blob = await new Promise(done => canvas.toBlob(done, "image/png"));
-        save(`${name}.png`, blob, "image/png");
-    } finally {
-        URL.revokeObjectURL(address);
-    }
 }

@@ -4,6 +4,8 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { duration, exact, number, plural, tick, visible } from "../lib/format.js";
 import { extent, ticks } from "../lib/series.js";
 import { Drawing } from "./canvas.js";
+import { Menu } from "./overlay.js";
+import { figureItems } from "./paper.js";
 import { component, tags } from "./tags.js";
 
 /** @import { Life, PartKind } from "../lib/attempts.js" */
@@ -32,8 +34,9 @@ const KINDS = /** @type {[PartKind | "saved" | "asked", string][]} */ ([
  * @typedef {object} GanttProperties
  * @property {Life} life
  * @property {{ title: string, at: number[], y: Values } | null} curve a metric; `at` in seconds since 1970
+ * @property {string} source whose jobs they are, for files
  */
-export const Gantt = component((/** @type {GanttProperties} */ { life, curve }) => {
+export const Gantt = component((/** @type {GanttProperties} */ { life, curve, source }) => {
     const told = useSignal("");
     const wide = useSignal(0);
     const bars = life.bars.slice(-MOST_BARS);
@@ -44,7 +47,7 @@ export const Gantt = component((/** @type {GanttProperties} */ { life, curve }) 
     const range = useMemo(() => (curve ? extent([curve.y]) : null), [curve]);
     const draw = useCallback(
         (/** @type {CanvasRenderingContext2D} */ pen, /** @type {import("./canvas.js").Sheet} */ sheet) => {
-            wide.value = sheet.width;
+            if (!sheet.paper) wide.value = sheet.width;
             const x = (/** @type {number} */ at) => place(at, sheet.width);
             pen.textBaseline = "middle";
             drawTime(pen, sheet, life, x, TOP + rows, height - (curve ? AXIS : 0));
@@ -99,8 +102,20 @@ export const Gantt = component((/** @type {GanttProperties} */ { life, curve }) 
         }
     };
     const words = `${plural(life.bars.length, "job")} over ${duration(life.to - life.from)}: ${duration(life.waited)} in the queue, ${duration(life.ran)} at work. The table below has them.`;
+    const items = () =>
+        figureItems({
+            title: `${source}, jobs`,
+            draw,
+            height,
+            names: ["job", "part", "from", "to"],
+            rows: () => bars.flatMap(bar => bar.parts.map(one => [bar.attempt.attempt, one.kind, one.from, one.to])),
+        });
     return div(
         { class: "gantt" },
+        div(
+            { class: "figure-tools" },
+            Menu({ label: "Save the drawing of jobs", text: "Save", class: "plain", items }),
+        ),
         Drawing({ label: words, height, draw, onPointer }),
         p({ class: "under-chart muted", "aria-hidden": "true" }, told.value || " "),
         ul(

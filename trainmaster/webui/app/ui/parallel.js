@@ -1,18 +1,22 @@
 /** Parallel coordinates: a line a trial, an axis a hyperparameter; ranges are chosen on the axes. */
-import { useCallback, useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
+import { useCallback, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { inside, rangePlaces, rangeText, scaleOf } from "../lib/axes.js";
 import { tick, visible } from "../lib/format.js";
 import { cividis, Drawing } from "./canvas.js";
+import { Menu } from "./overlay.js";
+import { figureItems } from "./paper.js";
 import { component, tags } from "./tags.js";
 
-/** @import { Axis, Values } from "../lib/axes.js" */
+/** @import { Axis, Kinds, Values } from "../lib/axes.js" */
+/** @import { Cell } from "../lib/files.js" */
 
 const { button, div, input, label, span } = tags;
 
 const HEIGHT = 320;
 const TOP = 12;
 const BOTTOM = 12;
+const TITLES = 24; // below, on paper
 const SIDE = 70;
 const SLICE = 1500; // lines drawn between two looks at the pointer
 const GRAB = 14; // pixels beside an axis
@@ -26,10 +30,12 @@ const GRAB = 14; // pixels beside an axis
  * @property {Record<string, string>} ranges as `rangeText` writes them
  * @property {(ranges: Record<string, string>) => void} onRanges
  * @property {ReadonlySet<number>} marked
+ * @property {Kinds} kinds
+ * @property {string} source what is shown, for files
  */
 export const Parallel = component(
-    (/** @type {ParallelProperties} */ { rows, names, titleOf, smaller, ranges, onRanges, marked }) => {
-        const axes = useMemo(() => names.flatMap(name => scaleOf(name, rows) ?? []), [rows, names.join("\n")]);
+    (/** @type {ParallelProperties} */ { rows, names, titleOf, smaller, ranges, onRanges, marked, kinds, source }) => {
+        const axes = useMemo(() => names.flatMap(name => scaleOf(name, rows, kinds) ?? []), [rows, names.join("\n")]);
         const dragged = useSignal(/** @type {{ at: number, from: number, to: number } | null} */ (null));
         const width = useRef(0);
         const lines = useMemo(() => places(rows, axes, smaller), [rows, axes, smaller]);
@@ -45,12 +51,9 @@ export const Parallel = component(
             if (drag) found.set(drag.at, [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)]);
             return found;
         }, [axes, ranges, dragged.value]);
-        const under = useRef(0);
-        useEffect(() => () => cancelAnimationFrame(under.current), []);
         const draw = useCallback(
             (/** @type {CanvasRenderingContext2D} */ pen, /** @type {import("./canvas.js").Sheet} */ sheet) => {
-                width.current = sheet.width;
-                cancelAnimationFrame(under.current);
+                if (!sheet.paper) width.current = sheet.width;
                 const inChoice = (/** @type {Line} */ line) =>
                     [...chosen].every(([at, [low, high]]) => {
                         const place = line.places[at] ?? null;
@@ -82,7 +85,8 @@ export const Parallel = component(
                     }
                     pen.globalAlpha = 1;
                     drawAxes(pen, sheet, axes, chosen);
-                    if (at < front.length) under.current = requestAnimationFrame(piece);
+                    if (sheet.paper) drawTitles(pen, sheet, axes, titleOf);
+                    if (at < front.length) sheet.next(piece);
                 };
                 piece();
             },
@@ -108,8 +112,21 @@ export const Parallel = component(
         };
         if (axes.length < 2) return div({ class: "muted" }, "Nothing to compare yet: no two trials differ.");
         const words = `Parallel coordinates of ${lines.length} trials over ${axes.map(one => titleOf(one.name)).join(", ")}. The table below has the same trials.`;
+        const columns = ["id", ...axes.map(axis => axis.name)];
+        const items = () =>
+            figureItems({
+                title: `${source}, parallel coordinates`,
+                draw,
+                height: HEIGHT + TITLES,
+                names: columns,
+                rows: () => rows.map(row => columns.map(name => /** @type {Cell} */ (row[name]))),
+            });
         return div(
             { class: "parallel" },
+            div(
+                { class: "figure-tools" },
+                Menu({ label: "Save the parallel coordinates", text: "Save", class: "plain", items }),
+            ),
             Drawing({ label: visible(words, 600), height: HEIGHT, draw, onPointer, class: "brushed" }),
             div(
                 { class: "parallel-axes" },
@@ -239,7 +256,21 @@ function drawAxes(pen, sheet, axes, chosen) {
     }
 }
 
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {import("./canvas.js").Sheet} sheet
+ * @param {Axis[]} axes
+ * @param {(name: string) => string} titleOf
+ */
+function drawTitles(pen, sheet, axes, titleOf) {
+    pen.fillStyle = sheet.colour("--text");
+    pen.textAlign = "center";
+    for (const [at, axis] of axes.entries()) {
+        pen.fillText(visible(titleOf(axis.name), 20), axisX(at, axes.length, sheet.width), HEIGHT + TITLES / 3);
+    }
+}
+
 /** @param {number} value */
 function shortTick(value) {
-    return tick(Number(value.toPrecision(2)));
+    return tick(Number.isInteger(value) ? value : Number(value.toPrecision(2)));
 }

@@ -4,9 +4,12 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { scaleOf } from "../lib/axes.js";
 import { number, tick, visible } from "../lib/format.js";
 import { cividis, Drawing } from "./canvas.js";
+import { Menu } from "./overlay.js";
+import { figureItems } from "./paper.js";
 import { component, tags } from "./tags.js";
 
-/** @import { Values } from "../lib/axes.js" */
+/** @import { Kinds, Values } from "../lib/axes.js" */
+/** @import { Cell } from "../lib/files.js" */
 
 const { div, p } = tags;
 const BOX = { left: 66, top: 10, right: 14, bottom: 40 };
@@ -21,15 +24,30 @@ const NEAR = 12; // pixels
  * @property {(name: string) => string} titleOf
  * @property {ReadonlySet<number>} marked
  * @property {(id: number) => void} onPick
+ * @property {Kinds} kinds
+ * @property {string} source what is shown, for files
  * @property {number} [height]
  */
 export const Scatter = component(
-    (/** @type {ScatterProperties} */ { rows, x, y, colour = "", titleOf, marked, onPick, height = 300 }) => {
+    (
+        /** @type {ScatterProperties} */ {
+            rows,
+            x,
+            y,
+            colour = "",
+            titleOf,
+            marked,
+            onPick,
+            kinds,
+            source,
+            height = 300,
+        },
+    ) => {
         const over = useSignal(/** @type {Values | null} */ (null));
         const size = useSignal(0);
-        const across = useMemo(() => scaleOf(x, rows), [rows, x]);
-        const up = useMemo(() => scaleOf(y, rows), [rows, y]);
-        const tint = useMemo(() => (colour ? scaleOf(colour, rows) : null), [rows, colour]);
+        const across = useMemo(() => scaleOf(x, rows, kinds), [rows, x]);
+        const up = useMemo(() => scaleOf(y, rows, kinds), [rows, y]);
+        const tint = useMemo(() => (colour ? scaleOf(colour, rows, kinds) : null), [rows, colour]);
         const points = useMemo(
             () =>
                 rows.flatMap(row => {
@@ -41,7 +59,7 @@ export const Scatter = component(
         );
         const draw = useCallback(
             (/** @type {CanvasRenderingContext2D} */ pen, /** @type {import("./canvas.js").Sheet} */ sheet) => {
-                size.value = sheet.width;
+                if (!sheet.paper) size.value = sheet.width;
                 if (!across || !up) return;
                 const wide = sheet.width - BOX.left - BOX.right;
                 const high = sheet.height - BOX.top - BOX.bottom;
@@ -113,8 +131,18 @@ export const Scatter = component(
         };
         const told = over.value;
         const words = `${points.length} trials: ${titleOf(y)} over ${titleOf(x)}. The table below has the same trials.`;
+        const columns = ["id", x, y, ...(colour ? [colour] : [])];
+        const items = () =>
+            figureItems({
+                title: `${source}, ${titleOf(y)} over ${titleOf(x)}`,
+                draw,
+                height,
+                names: columns,
+                rows: () => points.map(({ row }) => columns.map(name => /** @type {Cell} */ (row[name]))),
+            });
         return div(
             { class: "scatter" },
+            div({ class: "figure-tools" }, Menu({ label: "Save the scatter", text: "Save", class: "plain", items })),
             Drawing({ label: visible(words, 300), height, draw, onPointer }),
             p(
                 { class: "under-chart muted", "aria-hidden": "true" },

@@ -1,0 +1,66 @@
+/** Files for a paper of what is drawn on a canvas: the same drawing as a vector graphic, and its values. */
+import { csv, json } from "../lib/files.js";
+import { paperWidth, SvgPen } from "../lib/svg_pen.js";
+import { colours, FONT } from "./canvas.js";
+import { toastError } from "./overlay.js";
+import { save, savePicture } from "./save.js";
+
+/** @import { Cell } from "../lib/files.js" */
+/** @import { Draw } from "./canvas.js" */
+
+/**
+ * @typedef {object} Figure
+ * @property {string} title
+ * @property {Draw} draw
+ * @property {number} height pixels
+ * @property {string[]} names of the columns of its values
+ * @property {() => Cell[][]} rows
+ */
+
+/** What a menu offers to save of a figure. @param {Figure} figure */
+export function figureItems(figure) {
+    const { title, names, rows } = figure;
+    const name = title.replace(/[^\w.-]+/g, "-").slice(0, 60) || "figure";
+    /** @param {number} millimetres */
+    const saveSvg = millimetres => () => save(`${name}.svg`, svgOfFigure(figure, millimetres), "image/svg+xml");
+    return [
+        {
+            text: "PNG",
+            hint: "twice the size",
+            action: () => savePicture(svgOfFigure(figure, 170), `${name}.png`).catch(toastError),
+        },
+        { text: "SVG, one column", hint: "85 mm", action: saveSvg(85) },
+        { text: "SVG, two columns", hint: "170 mm", action: saveSvg(170) },
+        { text: "CSV", hint: "its values", action: () => save(`${name}.csv`, csv(names, rows()), "text/csv") },
+        {
+            text: "JSON",
+            hint: "its values",
+            action: () => save(`${name}.json`, json(names, rows()), "application/json"),
+        },
+    ];
+}
+
+/** @param {Figure} figure @param {number} millimetres */
+function svgOfFigure({ title, draw, height, names, rows }, millimetres) {
+    const width = paperWidth(millimetres);
+    const pen = new SvgPen(width, height);
+    pen.font = FONT;
+    const white = document.createElement("span"); // paper is light, whatever the screen's theme
+    white.style.colorScheme = "light";
+    white.hidden = true;
+    document.body.append(white);
+    try {
+        // Only methods that SvgPen has are used in drawings.
+        draw(/** @type {CanvasRenderingContext2D} */ (/** @type {unknown} */ (pen)), {
+            width,
+            height,
+            colour: colours(white),
+            next: work => work(),
+            paper: true,
+        });
+    } finally {
+        white.remove();
+    }
+    const source = `${title} ${location.href}`;
+    return pen.file({ millimetres, title, source, names, rows: rows() });
+}
