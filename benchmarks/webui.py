@@ -168,7 +168,7 @@ def _visit(browser: Browser, address: str, ready: Ready, master: MasterProcess |
     page = browser.new_page() if master is None else _signed_in(browser, master)
     page.set_default_timeout(LONGEST * 1000)
     finished: list[Request] = []
-    page.on("requestfinished", finished.append)
+    page.on("requestfinished", lambda request: finished.append(request))
     performance = page.context.new_cdp_session(page)
     performance.send("Performance.enable")
     try:
@@ -185,7 +185,7 @@ def _visit(browser: Browser, address: str, ready: Ready, master: MasterProcess |
         return Cost(
             content=content,
             scripts=sum(_size(one) for one in finished[:until_then] if one.resource_type == "script"),
-            data=sum(_size(one) for one in finished if one.resource_type in ("fetch", "xhr")),
+            data=sum(_size(one) for one in finished if one.resource_type in ("fetch", "xhr", "other")),
             requests=len(finished),
             script_time=found["ScriptDuration"],
             nodes=int(found["Nodes"]),

@@ -85,6 +85,17 @@ def test_each_view_of_a_trial_is_an_address(
     assert violations(page, axe) == []
 
 
+def test_a_table_of_trials_is_as_high_as_the_window(visitor: Visit, searches: Searches) -> None:
+    page = visitor.open(f"experiments/{searches.large}/trials")
+    expect(page.locator("tbody tr .state").first).to_be_visible()
+    assert page.evaluate("document.querySelectorAll('*').length") < 3000
+    bottom, room = page.evaluate("[document.querySelector('.table').getBoundingClientRect().bottom, innerHeight]")
+    assert bottom <= room
+    page.get_by_role("grid").focus()
+    page.keyboard.press("End")
+    expect(page.locator("tr.current")).to_be_visible()
+
+
 def test_hostile_names_failures_and_experiments_without_trials(visitor: Visit, searches: Searches) -> None:
     page = visitor.open(f"experiments/{searches.small}")
     expect(page.get_by_role("heading", level=1)).to_contain_text("<img src=x onerror=alert(1)>")

@@ -98,6 +98,8 @@ const NotFound = component((/** @type {{ path: string }} */ { path }) => {
     );
 });
 
+const FIRST_LOOK = 2000; // ms for this page, before others are fetched
+
 /** Fetches the other pages' modules, so that they are there when somebody goes to them. */
 function fetchTheRest() {
     for (const page of pageModules()) {
@@ -116,5 +118,6 @@ if (root) {
     render(App({}), root);
     const read = () => readSession().catch(() => undefined); // the banner says that the master is away
     comebacks.subscribe(read); // at once too
-    if ("requestIdleCallback" in window) requestIdleCallback(fetchTheRest, { timeout: 10_000 });
+    if ("requestIdleCallback" in window)
+        setTimeout(() => requestIdleCallback(fetchTheRest, { timeout: 10_000 }), FIRST_LOOK);
 }
