@@ -184,3 +184,26 @@ def test_a_drawing_is_saved_for_a_paper_with_its_data(
     assert picture.startswith(b"\x89PNG")
     assert int.from_bytes(picture[16:20], "big") == pytest.approx(2 * 170 / 25.4 * 96, abs=2)
     assert len(saved("CSV").splitlines()) == len(values) + 1
+
+
+def test_a_trial_again_with_another_rate(visitor: Visit, searches: Searches, pictures: Path, axe: str) -> None:
+    board = visitor.context.request.get(f"{visitor.url}/api/x1/experiments/{searches.single}/board").json()
+    page = visitor.open(f"trials/{board['rows'][0][0]}")
+    page.get_by_role("button", name="Actions").click()
+    page.get_by_role("menuitem", name="Again").click()
+    dialog = page.get_by_role("dialog")
+    rate = dialog.get_by_role("textbox", name="lr")
+    expect(rate).to_have_value("0.001")
+    rate.fill("fast")
+    rate.press("Enter")
+    expect(dialog.get_by_role("alert")).to_have_text('lr: write a number, as 0.001 or 1e-3, not "fast".')
+    picture(page, pictures, "trial-again")
+    assert violations(page, axe) == []
+    rate.fill("1e-2")
+    rate.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("one long training (trial ")
+    made = int(page.url.rpartition("/")[2])
+    config = visitor.context.request.get(f"{visitor.url}/api/v1/experiments/{made}").json()["config"]
+    assert config["searcher"]["name"] == "single"
+    assert config["hyperparameters"]["lr"] == {"type": "const", "val": 0.01}
+    assert config["hyperparameters"]["optimizer"]["name"] == {"type": "const", "val": "adamw"}

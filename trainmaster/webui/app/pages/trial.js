@@ -7,7 +7,7 @@ import { count, number, percent, plural, visible } from "../lib/format.js";
 import { hasEnded } from "../lib/states.js";
 import { Ago, ExpectedStart, State, Value } from "../ui/cells.js";
 import { confirmed, Menu, toast, toastError } from "../ui/overlay.js";
-import { dataAddress, go, href, place } from "../ui/router.js";
+import { dataAddress, href, place } from "../ui/router.js";
 import { usePlace, Waiting } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -188,23 +188,26 @@ const Actions = component((/** @type {{ view: TrialView }} */ { view }) => {
         );
         view.reload();
     };
+    const again = (checkpoint = "") => {
+        import("./trial_again.js").then(module => module.again(trial, checkpoint)).catch(toastError);
+    };
     const items = [
         ...(update && !ended ? [{ text: "Kill", dangerous: true, action: kill }] : []),
         ...(create
             ? [
                   {
-                      text: "Same again, as an experiment",
-                      hint: "these hyperparameters",
-                      action: () => forked(trial).catch(toastError),
+                      text: "Again …",
+                      hint: "with other hyperparameters",
+                      action: () => again(),
                   },
               ]
             : []),
         ...(create && trial.bestCheckpoint
             ? [
                   {
-                      text: "Go on from its best checkpoint",
-                      hint: "as an experiment",
-                      action: () => forked(trial, trial.bestCheckpoint ?? "").catch(toastError),
+                      text: "Go on …",
+                      hint: "from its best checkpoint",
+                      action: () => again(trial.bestCheckpoint ?? ""),
                   },
               ]
             : []),
@@ -218,36 +221,4 @@ const Actions = component((/** @type {{ view: TrialView }} */ { view }) => {
 /** @param {string} command */
 function copy(command) {
     return navigator.clipboard.writeText(command).then(() => toast(`Copied: ${command}`), toastError);
-}
-
-/**
- * Creates an experiment of this one trial: its hyperparameters are constants then.
- * @param {import("../../types/api.d.ts").TrialHead} trial
- * @param {string} [checkpoint] that it begins with
- */
-async function forked(trial, checkpoint = "") {
-    const { experiment } = await get(`api/v1/experiments/${trial.experimentId}`);
-    const { searcher, ...rest } = experiment.config;
-    const { metric, smaller_is_better, max_time, time_metric, max_length } = searcher;
-    const config = {
-        ...rest,
-        name: `${experiment.name} (trial ${trial.id})`.slice(0, 128),
-        hyperparameters: trial.hparams,
-        searcher: {
-            name: "single",
-            metric,
-            smaller_is_better,
-            ...(max_length ? { max_length } : {}),
-            ...(max_time && time_metric ? { max_time, time_metric } : {}),
-            ...(checkpoint ? { source_checkpoint_uuid: checkpoint } : {}),
-        },
-    };
-    const text = `A new experiment runs the files of experiment ${trial.experimentId} with the hyperparameters of trial ${trial.id}${checkpoint ? `, from its checkpoint ${checkpoint}` : ""}.`;
-    if (!(await confirmed({ title: "Same again?", text, action: "Create" }))) return;
-    const answer = await send("POST", "api/v1/experiments", {
-        config: JSON.stringify(config),
-        parentId: trial.experimentId,
-        activate: true,
-    });
-    go(href(`experiments/${answer.experiment.id}`));
 }
