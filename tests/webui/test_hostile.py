@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -129,4 +130,9 @@ def test_ten_thousand_metrics_are_searched_and_chosen(
     visitor.sign_in("determined", master.password)
     page = visitor.open(f"experiments/{searches.small}?metric=metric+9999&group=training")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
-    expect(page.get_by_text("metric 9999").first).to_be_visible()
+    field = page.get_by_role("combobox", name="Metric")
+    expect(field).to_have_value("metric 9999 (training)")
+    field.fill("metric 77")
+    expect(page.locator("#metrics option")).to_have_count(100)
+    field.fill("metric 7777 (training)")
+    expect(page).to_have_url(re.compile("metric=metric(\\+|%20)7777"))

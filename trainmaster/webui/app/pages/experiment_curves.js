@@ -27,7 +27,7 @@ const NAMED = 8; // trials: that few are all named
 const MOST_SERIES = 50; // of marked ones; the others are drawn behind
 const PLACES = 16; // columns of the table
 const LOWEST = 340; // pixels of the chart
-const AROUND = 410; // pixels of the window above and below the chart
+const AROUND = 340; // pixels of the window above and below the chart
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { board } = view;
@@ -282,7 +282,7 @@ function rungsOf(board, trials) {
         .sort(([one], [other]) => one - other)
         .map(([units, cuts]) => ({
             x: units * unit,
-            name: `${count(units)} ${visible(experiment.timeMetric, 12)}${cuts.length === 1 ? `, cut ${number(cuts[0])}` : ""}`,
+            name: `${visible(experiment.timeMetric, 12)} ${count(units)}${cuts.length === 1 ? `, cut ${number(cuts[0])}` : ""}`,
             cuts,
         }));
 }

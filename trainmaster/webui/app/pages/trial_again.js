@@ -111,7 +111,11 @@ const AgainForm = component((/** @type {AgainProperties} */ { trial, config, che
               )
             : p({ class: "muted" }, "It has no hyperparameters."),
         said.value ? p({ class: "said", role: "alert" }, visible(said.value, 1000)) : null,
-        div({ class: "section-head" }, button({ type: "submit", class: "primary", disabled: busy.value }, "Create")),
+        div(
+            { class: "section-head" },
+            span({ class: "gap" }),
+            button({ type: "submit", class: "primary", disabled: busy.value }, "Create"),
+        ),
     );
 });
 

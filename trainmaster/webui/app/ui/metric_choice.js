@@ -1,4 +1,5 @@
 /** Chooses one of an experiment's metrics; there may be thousands. */
+import { useSignal } from "../../vendor/signals/signals.js";
 import { visible } from "../lib/format.js";
 import { component, tags } from "./tags.js";
 
@@ -18,6 +19,7 @@ const MOST_OPTIONS = 100; // of a list; beyond, one types
 export const MetricChoice = component((/** @type {MetricChoiceProperties} */ { metrics, group, name, onPick }) => {
     const written = (/** @type {MetricName} */ one) => `${one.name} (${one.group})`;
     const now = written({ group, name });
+    const typed = useSignal("");
     /** @param {string} text */
     const pick = text => {
         const found = metrics.find(one => written(one) === text) ?? metrics.find(one => one.name === text);
@@ -42,11 +44,21 @@ export const MetricChoice = component((/** @type {MetricChoiceProperties} */ { m
             list: "metrics",
             defaultValue: now,
             key: now,
+            onInput: event => {
+                const text = event.currentTarget.value;
+                typed.value = text;
+                // Choosing from the list is input too.
+                const found = metrics.find(one => written(one) === text);
+                if (found && text !== now) onPick(found);
+            },
             onChange: event => pick(event.currentTarget.value),
         }),
         datalist(
             { id: "metrics" },
-            metrics.slice(0, 1000).map(one => option({ key: written(one), value: written(one) })),
+            metrics
+                .filter(one => written(one).toLowerCase().includes(typed.value.toLowerCase()))
+                .slice(0, MOST_OPTIONS)
+                .map(one => option({ key: written(one), value: written(one) })),
         ),
     );
 });
