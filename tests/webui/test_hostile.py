@@ -63,7 +63,7 @@ def _spoil(master: MasterProcess, experiment: int) -> None:
         connection.execute(
             text("""
                 UPDATE trials SET summary_metrics = summary_metrics || CAST(:metrics AS jsonb) WHERE id = :id"""),
-            {"metrics": json.dumps({"training_metrics": dict.fromkeys(names, numbers)}), "id": first},
+            {"metrics": json.dumps({"avg_metrics": dict.fromkeys(names, numbers)}), "id": first},
         )
         connection.execute(
             text("UPDATE trials SET hparams = hparams || CAST(:hparams AS jsonb), reason = :why WHERE id = :id"),
