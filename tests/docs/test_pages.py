@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.master import MasterProcess, make_folder, remove_folder, serving
+from tests.support.master import MasterProcess, files, make_folder, remove_folder, serving, wait_for
 from tests.support.pages import LANGUAGES, PAGES, ROOT, Example, all_examples, examples
 from tests.support.visible_plugins import visible, write_metadata
 from trainmaster.cli import admin
@@ -120,6 +120,20 @@ def process() -> Iterator[MasterProcess]:
 def test_a_page_works_from_top_to_bottom(page: str, process: MasterProcess, tmp_path: Path) -> None:
     """Files are put down, `det` and other programs run in the page's order, on a master of their own."""
     assert _follow(examples(page), process, tmp_path) > 0
+
+
+@pytest.mark.slow
+def test_commands_beside_the_web_page_tell_the_same(process: MasterProcess, tmp_path: Path) -> None:
+    """On a master with one experiment."""
+    client = process.client()
+    training = (
+        "from trainmaster import core\nwith core.init() as c: c.train.report_validation_metrics(1, {'error': 1})\n"
+    )
+    config = "entrypoint: python3 train.py\nsearcher: {name: single, metric: error}\nresources: {slots_per_trial: 1}\n"
+    made = client.create_experiment(config, files(train__py=training))
+    wait_for(lambda: client.experiment(made.id).ended_for_good, "the experiment to end")
+    shown = [example for page in PAGES if page.startswith("docs/webui") for example in examples(page)]
+    assert _follow(shown, process, tmp_path) == len([one for one in shown if one.language == "bash"]) >= 6
 
 
 def test_the_folder_of_images_is_looked_after_as_it_is_shown(

@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"),
     *(f"docs/architecture/{path.name}" for path in sorted((ROOT / "docs/architecture").glob("*.md"))),
+    "docs/webui.md",
+    *(f"docs/webui/{path.name}" for path in sorted((ROOT / "docs/webui").glob("*.md"))),
     *("docs/user.md", "docs/sdk.md", "docs/admin.md", "docs/hardening.md", "docs/faults.md", "docs/plugin.md"),
     *("docs/from-determined.md", "docs/frameworks.md", "examples/README.md"),
     *(f"examples/{path.name}/README.md" for path in sorted((ROOT / "examples").iterdir()) if path.is_dir()),
