@@ -55,6 +55,7 @@ def _experiment(one: Entry) -> HomeExperiment:
         metric=row.searcher_metric,
         smaller_is_better=row.smaller_is_better,
         best=cell(row.best_metric),
+        best_trial=row.best_trial_id,
         recent=list(one.recent),
         trials=row.num_trials,
         running=one.running,

@@ -274,6 +274,7 @@ class HomeExperiment(Shape):
     metric: str
     smaller_is_better: bool
     best: float | str | None
+    best_trial: int | None
     recent: list[float]
     trials: int
     running: int

@@ -207,6 +207,7 @@ export interface HomeExperiment {
     metric: string;
     smallerIsBetter: boolean;
     best: number | string | null;
+    bestTrial: number | null;
     recent: (number)[];
     trials: number;
     running: number;

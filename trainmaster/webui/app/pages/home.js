@@ -221,7 +221,12 @@ function bestOf(one) {
               { class: "home-best" },
               Spark({ values: one.recent }),
               span({ class: "muted" }, `${visible(one.metric, 30)} `),
-              Value({ value: one.best }),
+              one.bestTrial === null
+                  ? Value({ value: one.best })
+                  : a(
+                        { href: href(`trials/${one.bestTrial}`), title: `trial ${one.bestTrial}, the best` },
+                        Value({ value: one.best }),
+                    ),
           );
 }
 

@@ -34,7 +34,7 @@ export async function openJump(sections) {
                 return [];
             });
             if (typed.value !== text) return;
-            found.value = [...ofSections(sections, text), ...more];
+            found.value = [...ofSections(sections, text), ...more, ...trials(text)];
             nothing.value = said;
         }, DEBOUNCE);
     };
@@ -57,6 +57,16 @@ function ofSections(sections, text) {
     const word = text.trim().toLowerCase();
     const fitting = sections.filter(one => one.text.toLowerCase().includes(word));
     return fitting.map(one => ({ text: one.text, hint: `g ${one.key}`, to: one.to }));
+}
+
+/** @param {string} text @returns {Target[]} */
+function trials(text) {
+    const number = /^(?:trial )?#?(\d{1,10})$/.exec(text.trim().toLowerCase())?.[1];
+    if (!number) return [];
+    return [
+        { text: `Trial ${number}`, hint: "trial", to: `trials/${number}` },
+        { text: `Log of trial ${number}`, hint: "log", to: `trials/${number}/log` },
+    ];
 }
 
 /**
@@ -96,11 +106,11 @@ const Box = component(
             input({
                 type: "text",
                 role: "combobox",
-                "aria-label": "Experiment, by its number or a part of its name; or a page",
+                "aria-label": "Experiment, by its number or a part of its name; trial, by its number; or a page",
                 "aria-expanded": true,
                 "aria-controls": "jump-list",
                 "aria-activedescendant": found.value.length ? `jump-${chosen.value}` : undefined,
-                placeholder: "An experiment's number or name, or a page",
+                placeholder: "An experiment's number or name, a trial's number, or a page",
                 autofocus: true,
                 autocomplete: "off",
                 onInput: event => look(event.currentTarget.value),
