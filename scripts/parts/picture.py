@@ -9,6 +9,7 @@ from pathlib import Path
 
 import demo
 from playwright.sync_api import expect
+
 from tests.support.webui.chromium import chromium, visiting
 
 WIDTH, HEIGHT = 1280, 800

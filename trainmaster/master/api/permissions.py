@@ -281,6 +281,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {V1}/job-queues": ANYBODY,
     f"GET {V1}/job-queues/stats": ANYBODY,
     f"GET {V1}/resources/allocation/raw": P.VIEW_CLUSTER_USAGE,
+    f"GET {X1}/usage": P.VIEW_CLUSTER_USAGE,
     f"GET {V1}/resources/allocation/aggregated": P.VIEW_CLUSTER_USAGE,
     "GET /resources/allocation/raw": P.VIEW_CLUSTER_USAGE,
     "GET /resources/allocation/aggregated": P.VIEW_CLUSTER_USAGE,

@@ -270,6 +270,16 @@ export interface MetricName {
     name: string;
 }
 
+export interface NodeTrouble {
+    node: string;
+    cluster: string;
+    jobs: number;
+    trials: number;
+    at: number;
+    why: string;
+    trial: number;
+}
+
 export interface Outcome {
     id: number;
     error: string;
@@ -399,6 +409,27 @@ export interface TrialHead {
     slotSeconds: number;
     checkpoints: number;
     checkpointSize: number;
+}
+
+export interface UsageAnswer {
+    first: string;
+    last: string;
+    slotSeconds: number;
+    days: (UsageDay)[];
+    users: (UsageShare)[];
+    pools: (UsageShare)[];
+    labels: (UsageShare)[];
+    nodes: (NodeTrouble)[];
+}
+
+export interface UsageDay {
+    day: number;
+    slotSeconds: number;
+}
+
+export interface UsageShare {
+    name: string;
+    slotSeconds: number;
 }
 
 export interface User {

@@ -2,7 +2,7 @@
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { awaySince, sessionEnded } from "../api/http.js";
-import { session, signOut } from "../api/session.js";
+import { may, session, signOut } from "../api/session.js";
 import { ago, visible } from "../lib/format.js";
 import { Dialogs, Menu, openDialog, Toasts, toastError } from "./overlay.js";
 import { BASE, go, href } from "./router.js";
@@ -22,11 +22,17 @@ setInterval(() => {
     clock.value = Date.now();
 }, 10_000);
 
-/** @type {{ text: string, to: string, key: string }[]} */
+/** @type {{ text: string, to: string, key: string, permission?: string }[]} */
 const SECTIONS = [
     { text: "Home", to: "", key: "h" },
     { text: "Experiments", to: "experiments", key: "e" },
+    { text: "Usage", to: "usage", key: "u", permission: "VIEW_CLUSTER_USAGE" },
 ];
+
+/** The sections that the user may see. */
+function sections() {
+    return SECTIONS.filter(one => one.permission === undefined || may(one.permission));
+}
 
 /** Sets the crumbs and the title of the window, as long as the component is there. */
 export function usePlace(/** @type {Crumb[]} */ way) {
@@ -62,7 +68,7 @@ const Top = component(() => {
         nav(
             { "aria-label": "Sections" },
             known?.user
-                ? SECTIONS.map(one => a({ key: one.to, href: href(one.to), ...current(one.to) }, one.text))
+                ? sections().map(one => a({ key: one.to, href: href(one.to), ...current(one.to) }, one.text))
                 : null,
         ),
         nav(
@@ -171,11 +177,11 @@ function askToSignIn() {
 // -- keys -------------------------------------------------------------------------------------------------------------
 
 function jump() {
-    import("./jump.js").then(module => module.openJump(SECTIONS), toastError);
+    import("./jump.js").then(module => module.openJump(sections()), toastError);
 }
 
 function showKeys() {
-    import("./jump.js").then(module => module.showKeys(SECTIONS), toastError);
+    import("./jump.js").then(module => module.showKeys(sections()), toastError);
 }
 
 /** Whether what is typed belongs to a field. @param {EventTarget | null} at */
@@ -197,7 +203,7 @@ function globalKeys() {
         if (event.key === "?") showKeys();
         else if (event.key === "g") afterG = event.timeStamp;
         else if (event.timeStamp - afterG < 1500) {
-            const section = SECTIONS.find(one => one.key === event.key);
+            const section = sections().find(one => one.key === event.key);
             afterG = 0;
             if (section) go(href(section.to));
         }

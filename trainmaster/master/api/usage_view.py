@@ -1,0 +1,104 @@
+"""The endpoint behind the page of usage: who used the slots, and which nodes lost jobs."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.shapes import Shape
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.resources import node_failures, slot_usage
+
+router = APIRouter(prefix="/api/x1", tags=["cluster"])
+
+USUAL = dt.timedelta(days=29)  # before today
+MOST = 1000  # users, labels or pools
+
+
+class UsageShare(Shape):
+    name: str
+    slot_seconds: float
+
+
+class UsageDay(Shape):
+    """`day`: its first second in UTC, as seconds since 1970."""
+
+    day: float
+    slot_seconds: float
+
+
+class NodeTrouble(Shape):
+    """Jobs that a node lost in the last seven days, and of how many trials; `at`, `why` and `trial` are of the last."""
+
+    node: str
+    cluster: str
+    jobs: int
+    trials: int
+    at: float
+    why: str
+    trial: int
+
+
+class UsageAnswer(Shape):
+    """Slot-seconds of the days from `first` to `last` (YYYY-MM-DD, UTC, both included), the largest shares first."""
+
+    first: str
+    last: str
+    slot_seconds: float
+    days: list[UsageDay]
+    users: list[UsageShare]
+    pools: list[UsageShare]
+    labels: list[UsageShare]
+    nodes: list[NodeTrouble]
+
+
+@router.get("/usage")
+def usage(
+    services: UsesServices,
+    caller: UserCaller,
+    first: Annotated[dt.date | None, Query(description="default: 30 days up to `last`")] = None,
+    last: Annotated[dt.date | None, Query(description="default: today, in UTC")] = None,
+) -> UsageAnswer:
+    """Who used the slots in some days, and which nodes lost jobs in the last seven."""
+    end = last or now().astimezone(dt.UTC).date()
+    start = first or end - USUAL
+    days = slot_usage.aggregated(services.store, start, end, monthly=False)
+    users, pools, labels = Counter[str](), Counter[str](), Counter[str]()
+    for one in days:
+        users.update(one.by_user)
+        pools.update(one.by_pool)
+        labels.update(one.by_label)
+    return UsageAnswer(
+        first=str(start),
+        last=str(end),
+        slot_seconds=round(sum(one.seconds for one in days), 1),
+        days=[UsageDay(day=_epoch(one.start), slot_seconds=round(one.seconds, 1)) for one in days],
+        users=_shares(users),
+        pools=_shares(pools),
+        labels=_shares(labels),
+        nodes=[
+            NodeTrouble(
+                node=one.node,
+                cluster=one.cluster,
+                jobs=one.jobs,
+                trials=len(one.trials),
+                at=one.at,
+                why=one.why[:1000],
+                trial=one.trial,
+            )
+            for one in node_failures.lately(services.store, caller.where(Permission.VIEW_EXPERIMENT_METADATA))
+        ],
+    )
+
+
+def _epoch(day: dt.date) -> float:
+    return dt.datetime.combine(day, dt.time(), dt.UTC).timestamp()
+
+
+def _shares(found: Counter[str]) -> list[UsageShare]:
+    return [UsageShare(name=name, slot_seconds=round(seconds, 1)) for name, seconds in found.most_common(MOST)]

@@ -1,0 +1,260 @@
+/** Who used the slots, day by day and in all, and which nodes lost jobs lately. */
+import { useEffect } from "../../vendor/preact/hooks.js";
+import { signal, useSignal } from "../../vendor/signals/signals.js";
+import { comebacks, get } from "../api/http.js";
+import { csv, json } from "../lib/files.js";
+import { count, number, percent, plural, visible } from "../lib/format.js";
+import { Ago } from "../ui/cells.js";
+import { Chart } from "../ui/chart.js";
+import { Menu, toast, toastError } from "../ui/overlay.js";
+import { dataAddress, href, place, setQuery } from "../ui/router.js";
+import { save } from "../ui/save.js";
+import { usePlace, Waiting } from "../ui/shell.js";
+import { fixedRows, Table } from "../ui/table.js";
+import { component, tags } from "../ui/tags.js";
+
+/** @import { NodeTrouble, UsageAnswer, UsageShare } from "../../types/api.d.ts" */
+/** @import { Content } from "../../types/tags.d.ts" */
+
+const { a, button, div, h1, h2, input, label, p, section, span } = tags;
+
+const HOUR = 3600;
+const DAY = 86_400;
+const HIGHEST = 300; // pixels of a table
+const ROW = 28;
+const HEAD = 34;
+
+export const Page = component(() => {
+    usePlace([{ text: "Usage", to: "usage" }]);
+    const found = useSignal(/** @type {UsageAnswer | null} */ (null));
+    const said = useSignal("");
+    const address = dataAddress.value;
+    const read = () =>
+        get(address).then(
+            answer => {
+                found.value = answer;
+                said.value = "";
+            },
+            error => {
+                said.value = error.message;
+            },
+        );
+    useEffect(() => comebacks.subscribe(() => void read()), [address]); // at once too
+    const usage = found.value;
+    return div(
+        { class: "page" },
+        h1({ class: "unseen" }, "Usage"),
+        Range({ usage }),
+        said.value ? p({ class: "said", role: "alert" }, visible(said.value, 1000)) : null,
+        usage ? Shown({ usage }) : said.value ? null : Waiting({}),
+    );
+});
+
+/** The days that are shown: chosen by a word, or one by one. */
+const Range = component((/** @type {{ usage: UsageAnswer | null }} */ { usage }) => {
+    const { query } = place.value;
+    const first = query.get("first") ?? "";
+    const last = query.get("last") ?? "";
+    return div(
+        { class: "section-head" },
+        ranges().map(([text, from, to]) =>
+            button(
+                {
+                    key: text,
+                    type: "button",
+                    class: "switch",
+                    "aria-pressed": first === from && last === to,
+                    onClick: () => setQuery({ first: from || null, last: to || null }),
+                },
+                text,
+            ),
+        ),
+        Day({ text: "From", value: first || (usage?.first ?? ""), set: day => setQuery({ first: day || null }) }),
+        Day({ text: "to", value: last || (usage?.last ?? ""), set: day => setQuery({ last: day || null }) }),
+        span({ class: "muted" }, "days in UTC"),
+        span({ class: "gap" }),
+        usage ? Menu({ label: "Export usage", text: "Export", items: () => files(usage) }) : null,
+    );
+});
+
+const Day = component((/** @type {{ text: string, value: string, set: (day: string) => void }} */ one) =>
+    label(
+        { class: "chart-tool" },
+        one.text,
+        input({ type: "date", class: "day", value: one.value, onChange: event => one.set(event.currentTarget.value) }),
+    ),
+);
+
+/** Words, first and last days; the last ones are those of the address without any. */
+function ranges() {
+    const now = new Date();
+    const year = now.getUTCFullYear();
+    const month = now.getUTCMonth();
+    return /** @type {[string, string, string][]} */ ([
+        ["Last 30 days", "", ""],
+        ["This month", dayOf(Date.UTC(year, month, 1)), dayOf(Date.UTC(year, month + 1, 0))],
+        ["Last month", dayOf(Date.UTC(year, month - 1, 1)), dayOf(Date.UTC(year, month, 0))],
+    ]);
+}
+
+/** @param {number} moment */
+function dayOf(moment) {
+    return new Date(moment).toISOString().slice(0, 10);
+}
+
+const Shown = component((/** @type {{ usage: UsageAnswer }} */ { usage }) =>
+    div(
+        { class: "tab-columns" },
+        section(
+            null,
+            h2(null, "Users"),
+            Shares({ shares: usage.users, whole: usage.slotSeconds, what: "user", address: filterOf("user") }),
+        ),
+        section(
+            null,
+            h2(null, "Pools"),
+            Shares({ shares: usage.pools, whole: usage.slotSeconds, what: "pool", address: filterOf("pool") }),
+            usage.labels.length ? h2(null, "Labels") : null,
+            usage.labels.length
+                ? Shares({
+                      shares: usage.labels,
+                      whole: usage.slotSeconds,
+                      what: "label",
+                      address: filterOf("label"),
+                  })
+                : null,
+        ),
+        section(
+            { class: "wide" },
+            usage.slotSeconds > 0
+                ? Chart({
+                      data: {
+                          label: `Slot-hours a day, ${usage.first} to ${usage.last}`,
+                          xTitle: `days since ${usage.first}`,
+                          yTitle: "slot-hours",
+                          x: usage.days.map(one => Math.round((one.day - (usage.days[0]?.day ?? 0)) / DAY)),
+                          series: [{ name: "slot-hours", y: usage.days.map(one => one.slotSeconds / HOUR) }],
+                      },
+                      height: 200,
+                  })
+                : null,
+        ),
+        section(
+            { class: "wide fixed-table" },
+            h2(null, "Nodes that lost jobs in the last seven days"),
+            usage.nodes.length ? Nodes({ nodes: usage.nodes }) : p({ class: "muted" }, "None."),
+        ),
+    ),
+);
+
+/** @param {string} key @returns {(name: string) => string} */
+function filterOf(key) {
+    return name => href("experiments", { filter: `${key}:${/[\s",]/.test(name) ? JSON.stringify(name) : name}` });
+}
+
+const Shares = component(
+    (
+        /** @type {{ shares: UsageShare[], whole: number, what: string, address: (name: string) => string }} */ {
+            shares,
+            whole,
+            what,
+            address,
+        },
+    ) => {
+        if (shares.length === 0) return p({ class: "muted" }, "Nobody used a slot in these days.");
+        const list = fixedRows(signal(shares));
+        return div(
+            { class: "usage-shares", style: { height: `${Math.min(HIGHEST, shares.length * ROW + HEAD)}px` } },
+            Table({
+                label: `Slot-hours by ${what}`,
+                rows: list,
+                rowKey: (/** @type {UsageShare} */ one) => one.name,
+                address: (/** @type {UsageShare} */ one) => address(one.name),
+                columns: [
+                    column("name", what[0]?.toUpperCase() + what.slice(1), 200, (/** @type {UsageShare} */ one) =>
+                        a({ href: address(one.name), tabIndex: -1 }, visible(one.name, 80)),
+                    ),
+                    column("share", "Share", 160, (/** @type {UsageShare} */ one) =>
+                        span(
+                            { class: "bar", "aria-hidden": "true" },
+                            span({ style: { width: `${whole ? (100 * one.slotSeconds) / whole : 0}%` } }),
+                        ),
+                    ),
+                    figures("percent", "%", 70, (/** @type {UsageShare} */ one) =>
+                        percent(whole ? one.slotSeconds / whole : 0),
+                    ),
+                    figures("hours", "Slot-hours", 110, (/** @type {UsageShare} */ one) =>
+                        number(one.slotSeconds / HOUR),
+                    ),
+                ],
+            }),
+        );
+    },
+);
+
+const Nodes = component((/** @type {{ nodes: NodeTrouble[] }} */ { nodes }) =>
+    Table({
+        label: "Nodes that lost jobs",
+        rows: fixedRows(signal(nodes)),
+        rowKey: (/** @type {NodeTrouble} */ one) => `${one.cluster} ${one.node}`,
+        columns: [
+            column("node", "Node", 220, (/** @type {NodeTrouble} */ one) =>
+                span({ title: visible(one.cluster, 60) }, visible(one.node, 60)),
+            ),
+            figures("jobs", "Jobs lost", 90, (/** @type {NodeTrouble} */ one) => count(one.jobs)),
+            figures("trials", "Of trials", 90, (/** @type {NodeTrouble} */ one) => count(one.trials)),
+            column("at", "Last", 110, (/** @type {NodeTrouble} */ one) => Ago({ seconds: one.at })),
+            column("trial", "Trial", 100, (/** @type {NodeTrouble} */ one) =>
+                a({ href: href(`trials/${one.trial}/attempts`) }, `trial ${one.trial}`),
+            ),
+            column("why", "How the last one was lost", 420, (/** @type {NodeTrouble} */ one) =>
+                span({ title: visible(one.why, 1000) }, visible(one.why, 200)),
+            ),
+        ],
+    }),
+);
+
+/**
+ * @template R
+ * @param {string} key
+ * @param {string} title
+ * @param {number} width
+ * @param {(row: R) => Content} cell
+ */
+function column(key, title, width, cell) {
+    return { key, title, width, cell, unsorted: true };
+}
+
+/**
+ * @template R
+ * @param {string} key
+ * @param {string} title
+ * @param {number} width
+ * @param {(row: R) => Content} cell
+ */
+function figures(key, title, width, cell) {
+    return { ...column(key, title, width, cell), align: /** @type {const} */ ("right") };
+}
+
+/** @param {UsageAnswer} usage */
+function files(usage) {
+    const head = ["kind", "name", "slotSeconds"];
+    const kinds = /** @type {[string, UsageShare[]][]} */ ([
+        ["user", usage.users],
+        ["pool", usage.pools],
+        ["label", usage.labels],
+    ]);
+    const rows = () => kinds.flatMap(([kind, shares]) => shares.map(one => [kind, one.name, one.slotSeconds]));
+    const name = `usage-${usage.first}-${usage.last}`;
+    const hint = plural(rows().length, "row");
+    const command = `det resources aggregated ${usage.first} ${usage.last}`;
+    return [
+        { text: "CSV", hint, action: () => save(`${name}.csv`, csv(head, rows()), "text/csv") },
+        { text: "JSON", hint, action: () => save(`${name}.json`, json(head, rows()), "application/json") },
+        {
+            text: "Copy as det",
+            hint: "command",
+            action: () => navigator.clipboard.writeText(command).then(() => toast(`Copied: ${command}`), toastError),
+        },
+    ];
+}
