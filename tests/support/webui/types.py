@@ -22,6 +22,7 @@ WANTED = (
     "HomeAnswer",
     "ExperimentBoard",
     "StoryAnswer",
+    "RungRace",
     "TrialBoard",
     "AttemptsAnswer",
     "TrialCurves",

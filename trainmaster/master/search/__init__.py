@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
 from .events import SearchEvent
-from .method import BracketRanking, RungRanking
+from .method import Arrival, BracketRanking, RungRanking
 from .search import Search
 from .simulate import simulate
 
 __all__ = [
     "Action",
+    "Arrival",
     "BracketRanking",
     "Create",
     "ExitReason",

@@ -17,7 +17,7 @@ from trainmaster.config.shapes import Positive, Whole
 
 from .actions import ExitReason, SearchError
 from .async_halving import AsyncHalving, Goal, HalvingSearcher
-from .method import ActionQueue, BracketRanking, Method, Preview, ValidationReport
+from .method import ActionQueue, Arrival, BracketRanking, Method, Preview, ValidationReport, When
 
 MOST_RUNGS = 100  # that the search chooses by itself, of a divisor that is hardly above 1
 
@@ -129,6 +129,9 @@ class AdaptiveAsha(Method):
         for trial, bracket in enumerate(self._bracket_of):
             members[bracket].append(trial)
         return [halving.bracket(trials) for halving, trials in zip(self._halvings, members, strict=True)]
+
+    def arrivals(self, when: When) -> Sequence[Sequence[Arrival]]:
+        return [halving.bracket_arrivals(when) for halving in self._halvings]
 
     def state(self) -> dict[str, Any]:
         return {

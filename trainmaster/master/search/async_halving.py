@@ -22,12 +22,14 @@ from trainmaster.config.shapes import Name, Positive
 from .actions import ExitReason, SearchError
 from .method import (
     ActionQueue,
+    Arrival,
     BracketRanking,
     Budget,
     Method,
     Preview,
     RungRanking,
     ValidationReport,
+    When,
     given,
 )  # fmt: skip
 
@@ -86,6 +88,7 @@ class AsyncHalving(Method):
         self.max_concurrent = min(max_concurrent or max(int(divisor ** (rungs - 1)), 1), max_trials)
         self._at: dict[int, int] = {}  # running trials without a stop request -> the rung they train for
         self._ended = 0
+        self._arrived: list[int] = []  # trials in the order in which they reached rungs; each begins with the lowest
 
     @property
     def running(self) -> int:
@@ -117,7 +120,8 @@ class AsyncHalving(Method):
             if report.time < rung.units:
                 return ""
             rank = rung.insert(trial, report.value)
-            keep = max(int(len(rung.values) / self._divisor), 1)
+            self._arrived.append(trial)
+            keep = self._keep(rung)
             top = here == len(self._rungs) - 1
             if top or rank >= keep:
                 del self._at[trial]
@@ -130,7 +134,12 @@ class AsyncHalving(Method):
     def _drop(self, trial: int) -> None:
         rung = self._rungs[self._at.pop(trial)]
         rung.insert(trial, WORST)
+        self._arrived.append(trial)
         rung.stopped += 1
+
+    def _keep(self, rung: Rung) -> int:
+        """How many of a rung's trials go on."""
+        return max(int(len(rung.values) / self._divisor), 1)
 
     def ended(self, trial: int, reason: ExitReason | None, orders: ActionQueue) -> None:
         if trial not in self._at:  # it was stopped, and has its successor
@@ -140,6 +149,7 @@ class AsyncHalving(Method):
             del self._at[trial]
             for rung in self._rungs:
                 rung.remove(trial)
+            self._arrived = [other for other in self._arrived if other != trial]
             self._budget.invalid += 1
         else:
             self._ended += 1
@@ -176,15 +186,54 @@ class AsyncHalving(Method):
 
     def _ranking(self, place: int) -> RungRanking:
         rung = self._rungs[place]
-        keep = max(int(len(rung.values) / self._divisor), 1)
-        above = place < len(self._rungs) - 1 and rung.values and rung.values[keep - 1] < WORST
         return RungRanking(
             rung.units,
             tuple(rung.trials),
             tuple(None if value >= WORST else value for value in rung.values),
-            rung.values[keep - 1] if above else None,
+            self._cut(place, rung) if rung.values else None,
             rung.stopped,
         )
+
+    def _cut(self, place: int, rung: Rung) -> float | None:
+        """The worst value that goes on from a rung that is not empty."""
+        cut = rung.values[self._keep(rung) - 1]
+        return cut if place < len(self._rungs) - 1 and cut < WORST else None
+
+    def arrivals(self, when: When) -> Sequence[Sequence[Arrival]]:
+        return (self.bracket_arrivals(when),)
+
+    def bracket_arrivals(self, when: When) -> Sequence[Arrival]:
+        """Ranks everybody again, in the order in which they came."""
+        values = [dict(zip(rung.trials, rung.values, strict=True)) for rung in self._rungs]
+        rungs = [Rung(rung.units) for rung in self._rungs]
+        found = []
+        for trial, place in self._in_order(when):
+            value, rung = values[place][trial], rungs[place]
+            rank = rung.insert(trial, value)
+            found.append(
+                Arrival(
+                    trial,
+                    place,
+                    None if value >= WORST else value,
+                    rank + 1,
+                    len(rung.values),
+                    self._keep(rung),
+                    self._cut(place, rung),
+                )
+            )
+        return found
+
+    def _in_order(self, when: When) -> list[tuple[int, int]]:
+        """Trials and rungs. A search of an earlier release did not record the order: what is missing came before the
+        rest, at times that are known from elsewhere."""
+        everybody = [(trial, place) for place, rung in enumerate(self._rungs) for trial in rung.trials]
+        left = Counter(trial for trial, _ in everybody)
+        recorded = []
+        for trial in reversed(self._arrived):  # the last time a trial is there is its highest rung
+            left[trial] -= 1
+            recorded.append((trial, left[trial]))
+        missing = set(everybody).difference(recorded)
+        return sorted(missing, key=lambda pair: (when(*pair), pair[1], pair[0])) + recorded[::-1]
 
     def state(self) -> dict[str, Any]:
         return {
@@ -193,6 +242,7 @@ class AsyncHalving(Method):
             "created": self._budget.created,
             "invalid": self._budget.invalid,
             "ended": self._ended,
+            "arrived": list(self._arrived),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -203,6 +253,7 @@ class AsyncHalving(Method):
         self._budget.created = int(state["created"])
         self._budget.invalid = int(state["invalid"])
         self._ended = int(state["ended"])
+        self._arrived = list(state.get("arrived", ()))
 
 
 class HalvingSearcher(ManyTrials):

@@ -8,7 +8,7 @@ Methods know trials by number (0, 1, ... in order of creation) and hold no rando
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -57,6 +57,25 @@ class BracketRanking:
     running: int
 
 
+@dataclass(frozen=True)
+class Arrival:
+    """A trial that reached a rung, and what the search knew right after it. `value`: signed (smaller is better; None:
+    failed or without a usable number). `rank`: from 1, among the `of` trials that had reached the rung by then; the
+    best `keep` of them went on. `cut`: the worst value that went on; None at the top rung and where all had failed."""
+
+    trial: int
+    rung: int
+    value: float | None
+    rank: int
+    of: int
+    keep: int
+    cut: float | None
+
+
+When = Callable[[int, int], float]
+"""When a trial (by number) reached a rung, in seconds; for what a search of an earlier release did not record."""
+
+
 class Method(ABC):
     """One search algorithm. `state` and `load` carry all that the configuration does not say.
 
@@ -88,6 +107,10 @@ class Method(ABC):
 
     def rankings(self) -> Sequence[BracketRanking]:
         """The rungs and who is on them, for a method that compares trials at rungs; empty for others."""
+        return ()
+
+    def arrivals(self, _when: When) -> Sequence[Sequence[Arrival]]:
+        """For each bracket of `rankings`: who reached a rung, in order."""
         return ()
 
     @abstractmethod

@@ -14,7 +14,7 @@ from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTria
 from .events import SearchEvent
 from .hyperparameters import sample
 from .mersenne import RandomState
-from .method import BracketRanking, Method, ValidationReport
+from .method import Arrival, BracketRanking, Method, ValidationReport, When
 from .methods import make_method
 
 SNAPSHOT_VERSION = 1
@@ -144,20 +144,26 @@ class Search:
     def rankings(self) -> list[BracketRanking]:
         """The rungs of each bracket and who is on them, with values as trials reported them; empty where the searcher
         has no rungs. Trials are numbered in the order of their creation; `request_ids` has their names."""
-
-        def told(value: float | None) -> float | None:
-            return None if value is None else value * self._sign
-
         return [
             replace(
                 bracket,
                 rungs=[
-                    replace(rung, values=[told(value) for value in rung.values], cut=told(rung.cut))
+                    replace(rung, values=[self._told(value) for value in rung.values], cut=self._told(rung.cut))
                     for rung in bracket.rungs
                 ],
             )
             for bracket in self._method.rankings()
         ]
+
+    def arrivals(self, when: When) -> list[list[Arrival]]:
+        """For each bracket of `rankings`: who reached a rung, in order, with values as trials reported them."""
+        return [
+            [replace(one, value=self._told(one.value), cut=self._told(one.cut)) for one in bracket]
+            for bracket in self._method.arrivals(when)
+        ]
+
+    def _told(self, value: float | None) -> float | None:
+        return None if value is None else value * self._sign
 
     @property
     def request_ids(self) -> list[str]:

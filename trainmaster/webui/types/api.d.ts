@@ -294,6 +294,12 @@ export interface PageSession {
     message: string;
 }
 
+export interface RaceBracket {
+    units: (number)[];
+    trials: number;
+    running: number;
+}
+
 export interface RankExit {
     rank: number;
     node: string;
@@ -303,6 +309,17 @@ export interface RankExit {
 
 export interface ResultsAnswer {
     results: (Outcome)[];
+}
+
+export interface RungRace {
+    metric: string;
+    smallerIsBetter: boolean;
+    timeMetric: string;
+    brackets: (RaceBracket)[];
+    columns: (string)[];
+    rows: ((unknown)[])[];
+    first: number;
+    total: number;
 }
 
 export interface RungView {
