@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.search.test_properties import SPACE, World, halving
-from trainmaster.master.search import Action, Arrival, Search, StopTrial
+from trainmaster.master.search import Action, Arrival, Create, Search, StopTrial
 
 ASHA = {
     "name": "async_halving", "metric": "loss", "time_metric": "epochs", "num_rungs": 3, "divisor": 3,
@@ -89,7 +89,7 @@ def refilled(brackets: list[list[Arrival]]) -> Iterator[tuple[int, int, list[flo
 
 def test_a_search_that_did_not_record_the_order_takes_it_from_times() -> None:
     search, actions = Search.start(ASHA, SPACE, 3)
-    first, second, third = (action.request_id for action in actions if hasattr(action, "seed"))
+    first, second, third = (action.request_id for action in actions if isinstance(action, Create))
     search.validation(second, {"loss": 2.0, "epochs": 1}, 1)
     search.validation(first, {"loss": 1.0, "epochs": 1}, 1)
     stored = search.snapshot()
@@ -112,7 +112,7 @@ def test_a_search_that_did_not_record_the_order_takes_it_from_times() -> None:
 
 def test_values_are_as_trials_reported_them() -> None:
     search, actions = Search.start({**ASHA, "smaller_is_better": False}, SPACE, 3)
-    first, second, _ = (action.request_id for action in actions if hasattr(action, "seed"))
+    first, second, _ = (action.request_id for action in actions if isinstance(action, Create))
     search.validation(first, {"loss": 1.0, "epochs": 1}, 1)
     search.validation(second, {"loss": float("nan"), "epochs": 1}, 1)
     assert [(one.value, one.cut, one.rank) for one in search.arrivals(unknown)[0]] == [(1.0, 1.0, 1), (None, 1.0, 2)]

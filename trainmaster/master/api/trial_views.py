@@ -139,6 +139,7 @@ def _head(found: TrialView) -> TrialHead:
         task_id=row.task_id,
         state=found.state,
         why=found.why,
+        stop=row.stop,
         user=found.username,
         user_id=experiment.owner_id,
         workspace_id=found.workspace_id,

@@ -188,7 +188,8 @@ class AttemptsAnswer(Shape):
 
 
 class TrialHead(Shape):
-    """What stands above every tab of a trial. `why`: its state in one sentence."""
+    """What stands above every tab of a trial. `why`: its state in one sentence. `stop`: who stopped it, such as
+    `searcher`."""
 
     id: int
     experiment_id: int
@@ -196,6 +197,7 @@ class TrialHead(Shape):
     task_id: str
     state: str
     why: str
+    stop: str | None
     user: str
     user_id: int
     workspace_id: int

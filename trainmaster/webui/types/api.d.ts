@@ -407,6 +407,7 @@ export interface TrialHead {
     taskId: string;
     state: string;
     why: string;
+    stop: string | null;
     user: string;
     userId: number;
     workspaceId: number;

@@ -34,12 +34,15 @@ const MOST_MARKS = 100; // in the address
 const always = () => true;
 /** @type {(board: ExperimentBoard) => boolean} */
 const ofMany = board => board.experiment.trials > 1;
+/** @type {(board: ExperimentBoard) => boolean} */
+const withRungs = board => board.brackets.length > 0;
 
 /** @type {Record<string, { text: string, load: () => Promise<TabModule>, fits: (board: ExperimentBoard) => boolean }>} */
 const TABS = {
     curves: { text: "Curves", load: () => import("./experiment_curves.js"), fits: always },
     trials: { text: "Trials", load: () => import("./experiment_trials.js"), fits: always },
     space: { text: "Space", load: () => import("./experiment_space.js"), fits: ofMany },
+    rungs: { text: "Rungs", load: () => import("./experiment_rungs.js"), fits: withRungs },
     story: { text: "Story", load: () => import("./experiment_story.js"), fits: always },
     cost: { text: "Cost", load: () => import("./experiment_cost.js"), fits: always },
     config: { text: "Configuration", load: () => import("./experiment_config.js"), fits: always },

@@ -3,7 +3,7 @@ import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { visible } from "../lib/format.js";
-import { place, setQuery } from "../ui/router.js";
+import { href, place, setQuery } from "../ui/router.js";
 import { Waiting } from "../ui/shell.js";
 import { StoryList } from "../ui/story_list.js";
 import { component, tags } from "../ui/tags.js";
@@ -56,8 +56,15 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                 }),
             ),
         ),
-        found.length ? StoryList({ events: found }) : p({ class: "muted" }, "Nothing has happened yet."),
+        found.length
+            ? StoryList({ events: found, race: view.board.brackets.length ? one => raceOf(id, one) : undefined })
+            : p({ class: "muted" }, "Nothing has happened yet."),
         said.value ? p({ class: "said", role: "alert" }, visible(said.value, 500)) : null,
         more.value ? button({ type: "button", onClick: () => read(found) }, "What came next") : null,
     );
 });
+
+/** @param {number} id @param {import("../ui/story_list.js").Happening} one */
+function raceOf(id, one) {
+    return one.trial ? href(`experiments/${id}/rungs`, { trial: String(one.trial) }) : null;
+}

@@ -125,6 +125,16 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
             Actions({ view }),
         ),
         trial.why ? p({ class: "thing-why" }, visible(trial.why, 1000)) : null,
+        trial.stop === "searcher"
+            ? p(
+                  { class: "thing-why" },
+                  "Stopped by the search. ",
+                  a(
+                      { href: href(`experiments/${trial.experimentId}/rungs`, { trial: String(trial.id) }) },
+                      "What did the search know?",
+                  ),
+              )
+            : null,
         div(
             { class: "thing-facts" },
             trial.best === null

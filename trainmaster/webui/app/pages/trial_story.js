@@ -3,6 +3,7 @@ import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { visible } from "../lib/format.js";
+import { href } from "../ui/router.js";
 import { Waiting } from "../ui/shell.js";
 import { StoryList } from "../ui/story_list.js";
 import { component, tags } from "../ui/tags.js";
@@ -29,5 +30,6 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
     if (said.value) return div({ class: "empty", role: "alert" }, p(null, visible(said.value, 500)));
     if (!events.value) return Waiting({});
     if (events.value.length === 0) return div({ class: "empty" }, p(null, "Nothing has happened to it yet."));
-    return StoryList({ events: events.value });
+    const known = href(`experiments/${trial.experimentId}/rungs`, { trial: String(trial.id) });
+    return StoryList({ events: events.value, race: () => known });
 });

@@ -11,25 +11,32 @@ import { component, tags } from "./tags.js";
 
 const { a, div, li, ol, p, span } = tags;
 
-export const StoryList = component((/** @type {{ events: readonly Happening[] }} */ { events }) =>
-    ol(
-        { class: "story" },
-        events.map((one, at) =>
-            li(
-                { key: at },
-                span({ class: "story-when" }, Ago({ seconds: one.at })),
-                div(
-                    null,
-                    one.trial ? [a({ href: href(`trials/${one.trial}`) }, `trial ${one.trial}`), " "] : null,
-                    span({ class: "story-what" }, wordsOf(one)),
-                    one.why ? p(null, visible(one.why, 1000)) : null,
-                    one.decisions.map((decision, place) =>
-                        p({ key: place, class: "muted" }, `→ ${visible(decision, 1000)}`),
+/** `race`: the address of what the search knew when it stopped a trial, where it compares trials at rungs. */
+export const StoryList = component(
+    (/** @type {{ events: readonly Happening[], race?: (one: Happening) => string | null }} */ { events, race }) =>
+        ol(
+            { class: "story" },
+            events.map((one, at) =>
+                li(
+                    { key: at },
+                    span({ class: "story-when" }, Ago({ seconds: one.at })),
+                    div(
+                        null,
+                        one.trial ? [a({ href: href(`trials/${one.trial}`) }, `trial ${one.trial}`), " "] : null,
+                        span({ class: "story-what" }, wordsOf(one)),
+                        one.why ? p(null, visible(one.why, 1000)) : null,
+                        Known({ to: (one.subject === "search" && one.event === "Stop" && race?.(one)) || "" }),
+                        one.decisions.map((decision, place) =>
+                            p({ key: place, class: "muted" }, `→ ${visible(decision, 1000)}`),
+                        ),
                     ),
                 ),
             ),
         ),
-    ),
+);
+
+const Known = component((/** @type {{ to: string }} */ { to }) =>
+    to ? a({ href: to }, "What did the search know?") : null,
 );
 
 /** @param {Happening} one */

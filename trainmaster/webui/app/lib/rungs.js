@@ -1,0 +1,281 @@
+/**
+ * The race of trials over the rungs of a bracket: what a search knew at a moment, in figures, in words, and where it is
+ * drawn. A moment is a number of events: after the first, after the second, and so on.
+ */
+import { numeric } from "./axes.js";
+import { number, plural, tick } from "./format.js";
+import { escaped, PAPER_COLOURS } from "./svg.js";
+
+/** @import { RungRace } from "../../types/api.d.ts" */
+/** @import { Axis } from "./axes.js" */
+/**
+ * @typedef {object} RungEvent a trial reached a rung
+ * @property {number} number from 1, over all brackets
+ * @property {number} at seconds since 1970
+ * @property {number} bracket from 0
+ * @property {number} rung from 0
+ * @property {number} trial
+ * @property {number | null} value null: failed
+ * @property {"goes on" | "stopped" | "top" | "failed"} decision
+ * @property {number} rank from 1
+ * @property {number} of
+ * @property {number} keep
+ * @property {number | null} cut the worst value that went on then
+ * @property {number | null} story
+ */
+/** @typedef {"running" | "passed" | "stopped" | "top" | "failed"} DotLook running: on its way to the next rung */
+/** @typedef {{ event: RungEvent, look: DotLook }} Dot */
+/**
+ * @typedef {object} RungMoment a rung as it was
+ * @property {number} units
+ * @property {Dot[]} dots who had reached it, in order
+ * @property {number | null} cut
+ * @property {number} keep
+ * @property {Dot | null} best
+ */
+
+/**
+ * The events of an answer, in order.
+ * @param {RungRace} answer
+ * @returns {RungEvent[]}
+ */
+export function eventsOf(answer) {
+    return answer.rows.map((row, at) => {
+        const named = Object.fromEntries(answer.columns.map((name, place) => [name, row[place]]));
+        return /** @type {RungEvent} */ ({ ...named, number: answer.first + at });
+    });
+}
+
+/**
+ * A bracket as it was after the event `at`.
+ * @param {readonly RungEvent[]} events of all brackets
+ * @param {number} bracket
+ * @param {readonly number[]} units of its rungs
+ * @param {number} at number of an event; 0: before the first
+ * @param {boolean} smaller whether smaller values are better
+ * @returns {RungMoment[]}
+ */
+export function momentOf(events, bracket, units, at, smaller) {
+    const rungs = units.map(
+        one => /** @type {RungMoment} */ ({ units: one, dots: [], cut: null, keep: 0, best: null }),
+    );
+    /** @type {Map<number, Dot>} */
+    const latest = new Map();
+    for (const event of events) {
+        if (event.number > at) break;
+        const rung = rungs[event.rung];
+        if (event.bracket !== bracket || !rung) continue;
+        const before = latest.get(event.trial);
+        if (before && before.look === "running") before.look = "passed";
+        const dot = { event, look: event.decision === "goes on" ? /** @type {const} */ ("running") : event.decision };
+        latest.set(event.trial, dot);
+        rung.dots.push(dot);
+        rung.cut = event.cut;
+        rung.keep = event.keep;
+        if (better(event.value, rung.best?.event.value ?? null, smaller)) rung.best = dot;
+    }
+    return rungs;
+}
+
+/** @param {number | null} one @param {number | null} other @param {boolean} smaller */
+function better(one, other, smaller) {
+    if (one === null) return false;
+    return other === null || (smaller ? one < other : one > other);
+}
+
+/**
+ * The best dot of a moment: the best of the highest rung that has one.
+ * @param {readonly RungMoment[]} rungs
+ */
+export function leader(rungs) {
+    return rungs.findLast(rung => rung.best !== null)?.best ?? null;
+}
+
+/**
+ * The number of the event before or after `at` that a test takes; null: there is none.
+ * @param {readonly RungEvent[]} events
+ * @param {number} at
+ * @param {1 | -1} way
+ * @param {(event: RungEvent) => boolean} fits
+ */
+export function nextEvent(events, at, way, fits) {
+    const found =
+        way > 0
+            ? events.find(one => one.number > at && fits(one))
+            : events.findLast(one => one.number < at && fits(one));
+    return found?.number ?? null;
+}
+
+/**
+ * What happened, in a sentence.
+ * @param {RungEvent} event
+ * @param {{ clock: string, units: number, unit: string }} told the time in words; the rung's length and its unit
+ */
+export function sentence(event, { clock, units, unit }) {
+    const rung = `rung ${event.rung + 1} (${number(units)} ${unit})`;
+    const standing = `rank ${event.rank} of ${event.of}, value ${number(event.value)}`;
+    if (event.decision === "failed") {
+        return `At ${clock} trial ${event.trial} failed at ${rung}: it counts as the worst of ${event.of}.`;
+    }
+    if (event.decision === "top") {
+        return `At ${clock} trial ${event.trial} reached the top, ${rung}: ${standing}; it is done.`;
+    }
+    const on = event.keep === 1 ? "1 goes on" : `${event.keep} go on`;
+    const does = event.decision === "stopped" ? `was stopped at ${rung}` : `reached ${rung} and goes on`;
+    return `At ${clock} trial ${event.trial} ${does}: ${standing}, cut ${number(event.cut)}; ${on}.`;
+}
+
+// -- where it is drawn -------------------------------------------------------------------------------------------------
+
+/**
+ * @typedef {object} Scene places in pixels or points
+ * @property {{ left: number, right: number, name: string, told: string }[]} columns
+ * @property {{ x: number, y: number, dot: Dot, leads: boolean }[]} dots
+ * @property {{ column: number, points: [number, number][], now: number }[]} cuts how the cut moved, and where it is
+ * @property {{ y: number, text: string }[]} marks of the axis
+ * @property {number} top
+ * @property {number} bottom
+ */
+
+const FAILED = 16; // the strip below, where failed ones are
+
+/**
+ * The axis of all values of a bracket: it stays while time goes on. Null: there is no value.
+ * @param {readonly RungEvent[]} events
+ * @param {number} bracket
+ * @param {boolean | undefined} log undefined: where the values ask for it
+ * @returns {Axis | null}
+ */
+export function valueAxis(events, bracket, log) {
+    let values = events.filter(one => one.bracket === bracket).map(one => one.value);
+    if (log) values = values.filter(value => value !== null && value > 0);
+    let low = Infinity;
+    let high = -Infinity;
+    for (const value of values) {
+        if (value === null) continue;
+        low = Math.min(low, value);
+        high = Math.max(high, value);
+    }
+    if (low > high) return null;
+    if (low === high) [low, high] = low > 0 ? [low / 2, high * 2] : [low - 1, high + 1];
+    return log === undefined ? numeric("value", low, high) : numeric("value", low, high, log);
+}
+
+/**
+ * Where everything lies. A dot's place across its column is that of its arrival, so that none moves as time goes on.
+ * @param {readonly RungMoment[]} rungs
+ * @param {readonly number[]} totals how many reach each rung in all
+ * @param {Axis} axis
+ * @param {{ left: number, top: number, right: number, bottom: number }} box
+ * @param {string} unit
+ * @returns {Scene}
+ */
+export function sceneOf(rungs, totals, axis, box, unit) {
+    const bottom = box.bottom - FAILED;
+    const wide = (box.right - box.left) / Math.max(1, rungs.length);
+    const up = (/** @type {number | null} */ value) => {
+        const place = axis.place(value);
+        return place === null ? box.bottom - FAILED / 2 : bottom - place * (bottom - box.top);
+    };
+    const first = leader(rungs);
+    /** @type {Scene} */
+    const scene = { columns: [], dots: [], cuts: [], marks: [], top: box.top, bottom };
+    for (const [at, rung] of rungs.entries()) {
+        const left = box.left + at * wide + 8;
+        const right = box.left + (at + 1) * wide - 8;
+        const step = (right - left) / Math.max(1, totals[at] ?? 1);
+        const x = (/** @type {number} */ place) => left + (place + 0.5) * step;
+        const stopped = rung.dots.filter(dot => dot.look === "stopped").length;
+        scene.columns.push({
+            left,
+            right,
+            name: `rung ${at + 1}: ${number(rung.units)} ${unit}`,
+            told: `${plural(rung.dots.length, "trial")}, ${stopped} stopped`,
+        });
+        /** @type {[number, number][]} */
+        const points = [];
+        for (const [place, dot] of rung.dots.entries()) {
+            scene.dots.push({ x: x(place), y: up(dot.event.value), dot, leads: dot === first });
+            if (dot.event.cut !== null) points.push([x(place), up(dot.event.cut)]);
+        }
+        if (rung.cut !== null) scene.cuts.push({ column: at, points, now: up(rung.cut) });
+    }
+    for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+        const y = bottom - share * (bottom - box.top);
+        scene.marks.push({ y, text: tick(Number(axis.value(share).toPrecision(3))) });
+    }
+    return scene;
+}
+
+const MM = 72 / 25.4; // points in a millimetre
+const TYPE = 8;
+/** @type {Record<DotLook, string>} */
+const INKS = {
+    running: PAPER_COLOURS[0] ?? "",
+    passed: PAPER_COLOURS[0] ?? "",
+    stopped: "#aaa",
+    top: PAPER_COLOURS[2] ?? "",
+    failed: PAPER_COLOURS[1] ?? "",
+};
+
+/**
+ * The same as a vector graphic for paper, with its events inside.
+ * @param {readonly RungMoment[]} rungs
+ * @param {readonly number[]} totals
+ * @param {Axis} axis
+ * @param {{ millimetres: number, unit: string, metric: string, title: string, source: string, data: string }} how
+ */
+export function raceSvg(rungs, totals, axis, { millimetres, unit, metric, title, source, data }) {
+    const width = millimetres * MM;
+    const height = width * 0.6;
+    const scene = sceneOf(rungs, totals, axis, { left: 44, top: 26, right: width - 6, bottom: height - 6 }, unit);
+    const told = (/** @type {number} */ value) => value.toFixed(2);
+    /** @param {string} words @param {number} x @param {number} y @param {string} anchor */
+    const text = (words, x, y, anchor) =>
+        `<text x="${told(x)}" y="${told(y)}" text-anchor="${anchor}">${escaped(words.slice(0, 60))}</text>`;
+    const parts = [];
+    for (const mark of scene.marks) {
+        parts.push(`<path d="M44 ${told(mark.y)}H${told(width - 6)}" stroke="#ddd" stroke-width=".5"/>`);
+        parts.push(text(mark.text, 40, mark.y + TYPE * 0.35, "end"));
+    }
+    for (const column of scene.columns) {
+        parts.push(text(column.name, (column.left + column.right) / 2, 9, "middle"));
+        parts.push(text(column.told, (column.left + column.right) / 2, 19, "middle"));
+        parts.push(
+            `<path d="M${told(column.left - 8)} ${scene.top}V${told(height - 6)}" stroke="#999" stroke-width=".5"/>`,
+        );
+    }
+    for (const { x, y, dot, leads } of scene.dots) {
+        const ink = INKS[dot.look];
+        const hollow = dot.look === "running" || dot.look === "failed";
+        const fill = hollow ? `fill="none" stroke="${ink}" stroke-width=".8"` : `fill="${ink}"`;
+        parts.push(`<circle cx="${told(x)}" cy="${told(y)}" r="${leads ? 3 : 1.5}" ${fill}/>`);
+    }
+    for (const cut of scene.cuts) {
+        const column = scene.columns[cut.column];
+        if (!column) continue;
+        parts.push(`<path d="${steps(cut.points)}" fill="none" stroke="#000" stroke-width=".6"/>`);
+        parts.push(
+            `<path d="M${told(column.left)} ${told(cut.now)}H${told(column.right)}" stroke="#000" stroke-width=".8" stroke-dasharray="3 2"/>`,
+        );
+    }
+    parts.push(
+        `<g transform="translate(${TYPE} ${told((scene.top + scene.bottom) / 2)}) rotate(-90)">${text(metric, 0, 0, "middle")}</g>`,
+    );
+    const size = `width="${millimetres}mm" height="${told(height / MM)}mm" viewBox="0 0 ${told(width)} ${told(height)}"`;
+    return [
+        `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="Helvetica, Arial, sans-serif" font-size="${TYPE}">`,
+        `<title>${escaped(title)}</title>`,
+        `<desc>${escaped(source)}</desc>`,
+        `<metadata>${escaped(data)}</metadata>`,
+        ...parts,
+        "</svg>\n",
+    ].join("\n");
+}
+
+/** A line that goes on level until the next point. @param {readonly [number, number][]} points */
+export function steps(points) {
+    return points
+        .map(([x, y], at) => (at ? `H${x.toFixed(2)}V${y.toFixed(2)}` : `M${x.toFixed(2)} ${y.toFixed(2)}`))
+        .join("");
+}

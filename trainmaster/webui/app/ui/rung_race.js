@@ -1,0 +1,177 @@
+/** Trials at the rungs of a bracket at one moment: each rung a column, with its cut as a line. */
+import { useCallback, useMemo } from "../../vendor/preact/hooks.js";
+import { useSignal } from "../../vendor/signals/signals.js";
+import { number, visible } from "../lib/format.js";
+import { sceneOf } from "../lib/rungs.js";
+import { Drawing } from "./canvas.js";
+import { component, tags } from "./tags.js";
+
+/** @import { Axis } from "../lib/axes.js" */
+/** @import { Dot, DotLook, RungMoment, Scene } from "../lib/rungs.js" */
+/** @import { Sheet } from "./canvas.js" */
+
+const { div, li, p, span, ul } = tags;
+const HEIGHT = 420;
+const NEAR = 14; // pixels
+
+/** @type {Record<DotLook, { colour: string, words: string }>} */
+const LOOKS = {
+    running: { colour: "--running", words: "goes on" },
+    passed: { colour: "--live", words: "passed" },
+    stopped: { colour: "--faded", words: "stopped" },
+    top: { colour: "--completed", words: "done, at the top" },
+    failed: { colour: "--failed", words: "failed" },
+};
+
+/** @param {number} width */
+const boxOf = width => ({ left: 66, top: 40, right: width - 10, bottom: HEIGHT - 6 });
+
+/**
+ * @typedef {object} RaceProperties
+ * @property {readonly RungMoment[]} rungs
+ * @property {readonly number[]} totals how many reach each rung in all
+ * @property {Axis} axis
+ * @property {string} unit
+ * @property {string} metric
+ * @property {string} told what is to be seen, in words
+ * @property {number} trial the one that is marked; 0: none
+ * @property {number} now number of the event that has just happened
+ * @property {(trial: number) => void} onPick
+ */
+export const Race = component(
+    (/** @type {RaceProperties} */ { rungs, totals, axis, unit, metric, told, trial, now, onPick }) => {
+        const over = useSignal(/** @type {Dot | null} */ (null));
+        const width = useSignal(0);
+        const scene = useMemo(
+            () => sceneOf(rungs, totals, axis, boxOf(width.value || 800), unit),
+            [rungs, totals, axis, unit, width.value],
+        );
+        const draw = useCallback(
+            (/** @type {CanvasRenderingContext2D} */ pen, /** @type {Sheet} */ sheet) => {
+                width.value = sheet.width;
+                frame(pen, sheet, scene, metric);
+                for (const look of /** @type {const} */ (["stopped", "passed", "failed", "running", "top"])) {
+                    pen.fillStyle = pen.strokeStyle = sheet.colour(LOOKS[look].colour);
+                    for (const one of scene.dots) if (one.dot.look === look) mark(pen, one.x, one.y, look, one.leads);
+                }
+                cuts(pen, sheet, scene);
+                pen.strokeStyle = sheet.colour("--series-2");
+                pen.lineWidth = 2;
+                for (const { x, y, dot } of scene.dots) {
+                    if (dot.event.number !== now && dot.event.trial !== trial) continue;
+                    pen.beginPath();
+                    pen.arc(x, y, dot.event.number === now ? 8 : 6, 0, 7);
+                    pen.stroke();
+                }
+                pen.lineWidth = 1;
+            },
+            [scene, metric, trial, now],
+        );
+        /** @param {number} atX @param {number} atY @param {string} what */
+        const onPointer = (atX, atY, what) => {
+            let best = NEAR;
+            /** @type {Dot | null} */
+            let found = null;
+            for (const { x, y, dot } of scene.dots) {
+                const away = Math.hypot(x - atX, y - atY);
+                if (away < best) {
+                    best = away;
+                    found = dot;
+                }
+            }
+            over.value = what === "leave" ? null : found;
+            if (what === "up" && found) onPick(found.event.trial);
+        };
+        const pointed = over.value;
+        return div(
+            { class: "race" },
+            Drawing({ label: visible(told, 500), height: HEIGHT, draw, onPointer }),
+            ul(
+                { class: "legend", "aria-hidden": "true" },
+                /** @type {DotLook[]} */ (Object.keys(LOOKS)).map(look =>
+                    li({ key: look }, span({ class: `race-dot ${look}` }), LOOKS[look].words),
+                ),
+                li(null, span({ class: "race-cut" }), "cut: now, and how it moved"),
+            ),
+            p(
+                { class: "under-chart muted", "aria-hidden": "true" },
+                pointed
+                    ? `trial ${pointed.event.trial}: ${LOOKS[pointed.look].words}, ${visible(metric, 40)} ${number(pointed.event.value)}, rank ${pointed.event.rank} of ${pointed.event.of} when it came`
+                    : "A click marks the nearest trial.",
+            ),
+        );
+    },
+);
+
+/** @param {CanvasRenderingContext2D} pen @param {Sheet} sheet @param {Scene} scene @param {string} metric */
+function frame(pen, sheet, scene, metric) {
+    pen.strokeStyle = sheet.colour("--line");
+    pen.fillStyle = sheet.colour("--muted");
+    pen.textBaseline = "middle";
+    pen.textAlign = "right";
+    for (const { y, text } of scene.marks) {
+        line(pen, 66, y, sheet.width - 10, y);
+        pen.fillText(text, 60, y);
+    }
+    pen.textAlign = "left";
+    for (const { left, right, name, told } of scene.columns) {
+        line(pen, left - 8, 0, left - 8, sheet.height);
+        pen.fillStyle = sheet.colour("--text");
+        pen.fillText(visible(name, 40), left, 10, right - left);
+        pen.fillStyle = sheet.colour("--muted");
+        pen.fillText(told, left, 26, right - left);
+    }
+    pen.textAlign = "center";
+    pen.save();
+    pen.translate(10, (scene.top + scene.bottom) / 2);
+    pen.rotate(-Math.PI / 2);
+    pen.fillText(visible(metric, 40), 0, 0);
+    pen.restore();
+}
+
+/** @param {CanvasRenderingContext2D} pen @param {Sheet} sheet @param {Scene} scene */
+function cuts(pen, sheet, scene) {
+    pen.strokeStyle = sheet.colour("--text");
+    for (const { column, points, now } of scene.cuts) {
+        const place = scene.columns[column];
+        if (!place) continue;
+        pen.globalAlpha = 0.6;
+        pen.beginPath();
+        let level = points[0]?.[1] ?? now;
+        for (const [x, y] of points) {
+            pen.lineTo(x, level);
+            pen.lineTo(x, y);
+            level = y;
+        }
+        pen.stroke();
+        pen.globalAlpha = 1;
+        pen.setLineDash([6, 4]);
+        line(pen, place.left, now, place.right, now);
+        pen.setLineDash([]);
+    }
+}
+
+/** @param {CanvasRenderingContext2D} pen @param {number} x1 @param {number} y1 @param {number} x2 @param {number} y2 */
+function line(pen, x1, y1, x2, y2) {
+    pen.beginPath();
+    pen.moveTo(x1, y1);
+    pen.lineTo(x2, y2);
+    pen.stroke();
+}
+
+/** @param {CanvasRenderingContext2D} pen @param {number} x @param {number} y @param {DotLook} look @param {boolean} leads */
+function mark(pen, x, y, look, leads) {
+    const size = leads ? 6 : look === "stopped" ? 2.5 : 3;
+    pen.beginPath();
+    if (look === "failed") {
+        pen.moveTo(x - size, y - size);
+        pen.lineTo(x + size, y + size);
+        pen.moveTo(x - size, y + size);
+        pen.lineTo(x + size, y - size);
+        pen.stroke();
+        return;
+    }
+    pen.arc(x, y, size, 0, 7);
+    if (look === "running" && !leads) pen.stroke();
+    else pen.fill();
+}
