@@ -89,7 +89,7 @@ export const Race = component(
             ul(
                 { class: "legend", "aria-hidden": "true" },
                 /** @type {DotLook[]} */ (Object.keys(LOOKS)).map(look =>
-                    li({ key: look }, span({ class: `race-dot ${look}` }), LOOKS[look].words),
+                    li({ key: look }, span({ class: `race-dot ${look === "top" ? "done" : look}` }), LOOKS[look].words),
                 ),
                 li(null, span({ class: "race-cut" }), "cut: now, and how it moved"),
             ),
