@@ -23,6 +23,7 @@ WANTED = (
     "ExperimentBoard",
     "StoryAnswer",
     "RungRace",
+    "Comparison",
     "TrialBoard",
     "AttemptsAnswer",
     "TrialCurves",

@@ -57,13 +57,14 @@ class File:
 class Route:
     """A kind of address: `path` has names with a colon in the place of what varies, `page` is its module in
     `app/pages`. `data` is the page's one API call, `query` the parameters of the page's address that are the call's
-    too, `fixed` its further ones."""
+    too, `fixed` its further ones. With `needs`, there is no call for an address that has none of these parameters."""
 
     path: Sequence[str]
     page: str
     data: str = ""
     query: Sequence[str] = ()
     fixed: Mapping[str, str] = field(default_factory=dict)
+    needs: Sequence[str] = ()
 
     def fits(self, path: Sequence[str]) -> dict[str, str] | None:
         """What stands in the place of its names; None for another kind of address."""
@@ -79,7 +80,9 @@ class Route:
         return found
 
     def call(self, names: Mapping[str, str], query: Mapping[str, str]) -> str:
-        """The address of the data from the master's root on; `app/api/http.js` makes the same one."""
+        """The address of the data from the master's root on, empty for none; `app/ui/router.js` makes the same one."""
+        if not self.data or (self.needs and not any(query.get(name) for name in self.needs)):
+            return ""
         path = "/".join(_quoted(names.get(part[1:], "")) if part[:1] == ":" else part for part in self.data.split("/"))
         given = {**{name: query[name] for name in self.query if query.get(name)}, **self.fixed}
         return path + ("?" if given else "") + "&".join(f"{key}={_quoted(value)}" for key, value in given.items())
@@ -232,9 +235,9 @@ def _links(tree: Tree, place: Sequence[str], request: Request) -> Iterator[str]:
         yield f'<link rel="modulepreload" href="a/{tree.mark}/{name}">'
     yield _data_link("session")
     # Without a session the answer would be an error. A link from elsewhere brings no cookie: the page fetches then.
-    if route is not None and route.data and cookies.shown(request, cookies.SESSION):
+    if route is not None and cookies.shown(request, cookies.SESSION):
         address = route.call(names, _first_of_each(request))
-        if len(address) < LONGEST_PRELOAD:
+        if 0 < len(address) < LONGEST_PRELOAD:
             yield _data_link(address)
 
 

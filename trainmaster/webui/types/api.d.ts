@@ -65,6 +65,52 @@ export interface CheckpointTable {
     rows: ((unknown)[])[];
 }
 
+export interface ComparedSetting {
+    part: string;
+    name: string;
+    values: (unknown)[];
+}
+
+export interface ComparedThing {
+    id: number;
+    experiment: number;
+    name: string;
+    trial: number | null;
+    state: string;
+    why: string;
+    user: string;
+    workspaceId: number;
+    started: number;
+    ended: number | null;
+    best: number | string | null;
+    last: number | string | null;
+    atBudget: number | string | null;
+    end: number | null;
+    steps: number;
+    trials: number;
+    attempts: number;
+    restarts: number;
+    slotSeconds: number;
+    queueSeconds: number;
+    pool: string;
+    nodes: (string)[];
+}
+
+export interface Comparison {
+    kind: string;
+    things: (ComparedThing)[];
+    missing: (MissingThing)[];
+    group: string;
+    metric: string;
+    smallerIsBetter: boolean;
+    xName: string;
+    budget: number | null;
+    curves: Curves | null;
+    metrics: (MetricName)[];
+    settings: (ComparedSetting)[];
+    settingsLeftOut: number;
+}
+
 export interface Curves {
     group: string;
     metric: string;
@@ -268,6 +314,11 @@ export interface MachineSeries {
 export interface MetricName {
     group: string;
     name: string;
+}
+
+export interface MissingThing {
+    id: number;
+    why: string;
 }
 
 export interface NodeTrouble {

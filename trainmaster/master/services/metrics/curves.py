@@ -95,6 +95,16 @@ def of_trial(
     return [course[at][0] for at in kept], [_rounded(course[at][1]) for at in kept]
 
 
+def of_trials(session: Session, starts: Mapping[int, float], metric: Named, x_name: str) -> dict[int, Course]:
+    """All points of a metric of some trials, in a transaction that sees one snapshot of the database.
+
+    Args:
+        starts: When each trial began, by its id, in seconds since 1970.
+        x_name: As for `of_experiment`.
+    """
+    return _courses(session, starts, metric, x_name)
+
+
 def on_grid(courses: Sequence[Course], points: int) -> tuple[list[float], list[list[float | None]], list[float | None]]:
     """The grid, the values on it, and the ends of the courses."""
     places = sorted({place for course in courses for place, _ in course})

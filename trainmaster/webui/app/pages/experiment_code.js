@@ -1,7 +1,8 @@
 /** The files that an experiment's trials run: their tree, one of them, and what differs from the parent's. */
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
-import { get, send } from "../api/http.js";
+import { get } from "../api/http.js";
+import { binary, modelFile, modelFiles } from "../api/model_files.js";
 import { difference } from "../lib/diff.js";
 import { bytes, plural, visible } from "../lib/format.js";
 import { toastError } from "../ui/overlay.js";
@@ -12,7 +13,7 @@ import { Difference, SourceText } from "../ui/source_text.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentView } from "./experiment.js" */
-/** @typedef {{ path: string, isDir: boolean, contentLength: number, files: Node[] }} Node */
+/** @import { ModelFile } from "../api/model_files.js" */
 
 const { a, button, div, li, p, span, ul } = tags;
 
@@ -21,10 +22,10 @@ const MOST_FILES = 2000;
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { id, parent } = view.board.experiment;
-    const files = useSignal(/** @type {Node[] | null} */ (null));
+    const files = useSignal(/** @type {ModelFile[] | null} */ (null));
     const said = useSignal("");
     useEffect(() => {
-        tree(id).then(
+        modelFiles(id).then(
             found => {
                 files.value = found;
             },
@@ -99,70 +100,49 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
     );
 });
 
-const OneFile = component((/** @type {{ id: number, parent: number | null, file: Node }} */ { id, parent, file }) => {
-    const text = useSignal(/** @type {string | null} */ (null));
-    const before = useSignal("");
-    const said = useSignal("");
-    const large = file.contentLength > LARGEST_SHOWN;
-    useEffect(() => {
-        if (large) return;
-        const both = [content(id, file.path), parent === null ? "" : content(parent, file.path).catch(() => "")];
-        Promise.all(both).then(
-            ([mine = "", theirs = ""]) => {
-                before.value = theirs;
-                text.value = mine;
-            },
-            error => {
-                said.value = error.message;
-            },
-        );
-    }, []);
-    if (large)
-        return p({ class: "muted" }, `It has ${bytes(file.contentLength)}: too much to show. The download has it.`);
-    if (said.value) return p({ role: "alert" }, said.value);
-    if (text.value === null) return Waiting({});
-    if (text.value.includes("\0")) return p({ class: "muted" }, "It is no text. The download has it.");
-    if (parent !== null) {
-        const lines = difference(before.value, text.value);
-        return Difference({ lines, same: `It is the same in experiment ${parent}.` });
-    }
-    return SourceText({ text: text.value, label: file.path });
-});
-
-/** The files without their folders. @param {number} id @returns {Promise<Node[]>} */
-async function tree(id) {
-    const answer = await get(`api/v1/experiments/${id}/file_tree`);
-    /** @type {Node[]} */
-    const found = [];
-    const walk = (/** @type {Node[]} */ nodes) => {
-        for (const node of nodes) {
-            if (node.isDir) walk(node.files ?? []);
-            else found.push(node);
+const OneFile = component(
+    (/** @type {{ id: number, parent: number | null, file: ModelFile }} */ { id, parent, file }) => {
+        const text = useSignal(/** @type {string | null} */ (null));
+        const before = useSignal("");
+        const said = useSignal("");
+        const large = file.contentLength > LARGEST_SHOWN;
+        useEffect(() => {
+            if (large) return;
+            const both = [
+                modelFile(id, file.path),
+                parent === null ? "" : modelFile(parent, file.path).catch(() => ""),
+            ];
+            Promise.all(both).then(
+                ([mine = "", theirs = ""]) => {
+                    before.value = theirs;
+                    text.value = mine;
+                },
+                error => {
+                    said.value = error.message;
+                },
+            );
+        }, []);
+        if (large)
+            return p({ class: "muted" }, `It has ${bytes(file.contentLength)}: too much to show. The download has it.`);
+        if (said.value) return p({ role: "alert" }, said.value);
+        if (text.value === null) return Waiting({});
+        if (text.value.includes("\0")) return p({ class: "muted" }, "It is no text. The download has it.");
+        if (parent !== null) {
+            const lines = difference(before.value, text.value);
+            return Difference({ lines, same: `It is the same in experiment ${parent}.` });
         }
-    };
-    walk(answer.files ?? []);
-    return found;
-}
+        return SourceText({ text: text.value, label: file.path });
+    },
+);
 
-/** The file that most likely is the training. @param {Node[]} files */
+/** The file that most likely is the training. @param {ModelFile[]} files */
 function preferred(files) {
     const python = files.filter(one => one.path.endsWith(".py"));
     return python.find(one => /(train|main|model_def)[^/]*\.py$/.test(one.path)) ?? python[0] ?? files[0];
-}
-
-/** @param {number} id @param {string} path */
-async function content(id, path) {
-    const { file } = await send("POST", `api/v1/experiments/${id}/file`, { path });
-    return new TextDecoder().decode(binary(file));
 }
 
 /** @param {number} id */
 async function download(id) {
     const { b64Tgz } = await get(`api/v1/experiments/${id}/model_def`);
     save(`experiment-${id}.tar.gz`, binary(b64Tgz), "application/gzip");
-}
-
-/** @param {string} base64 */
-function binary(base64) {
-    return Uint8Array.from(atob(base64), one => one.charCodeAt(0));
 }

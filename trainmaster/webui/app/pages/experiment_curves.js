@@ -7,6 +7,7 @@ import { smoothed } from "../lib/series.js";
 import { lookOf, points, sampled, trialWords } from "../lib/trials.js";
 import { State, Value } from "../ui/cells.js";
 import { Chart, windowHeight } from "../ui/chart.js";
+import { CompareLink } from "../ui/compare_link.js";
 import { ManyLines } from "../ui/many_lines.js";
 import { MetricChoice } from "../ui/metric_choice.js";
 import { toastError } from "../ui/overlay.js";
@@ -309,10 +310,9 @@ const Key = component((/** @type {{ lines: Line[] }} */ { lines }) => {
 
 /** The marked trials: where they lead, and what can be done with them. */
 const Marked = component((/** @type {{ view: ExperimentView, rows: Map<number, TrialRow> }} */ { view, rows }) => {
-    const { marks, board } = view;
+    const { marks } = view;
     const ids = [...marks.value].filter(id => rows.has(id));
     if (ids.length === 0) return null;
-    const to = `experiments/${board.experiment.id}/trials`;
     return div(
         { class: "chips", role: "group", "aria-label": "Marked trials" },
         span(null, `${count(ids.length)} marked`),
@@ -334,9 +334,7 @@ const Marked = component((/** @type {{ view: ExperimentView, rows: Map<number, T
             ),
         ),
         ids.length > 12 ? span({ class: "muted" }, `and ${ids.length - 12} more`) : null,
-        ids.length >= 2 && ids.length <= 20
-            ? a({ class: "button", href: href(to, { compare: ids.join(","), marks: ids.join(",") }) }, "Compare")
-            : null,
+        CompareLink({ kind: "trials", ids }),
         button(
             {
                 type: "button",

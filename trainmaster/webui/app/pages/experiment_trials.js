@@ -6,6 +6,7 @@ import { csv, json } from "../lib/files.js";
 import { count, plural, visible } from "../lib/format.js";
 import { shortWhy, stoppedEarly } from "../lib/trials.js";
 import { Ago, Lasted, State, Value } from "../ui/cells.js";
+import { CompareLink } from "../ui/compare_link.js";
 import { Menu, toast, toastError } from "../ui/overlay.js";
 import { href, place, setQuery } from "../ui/router.js";
 import { save } from "../ui/save.js";
@@ -74,6 +75,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
             marks.value.size
                 ? span(null, `${plural(marks.value.size, "trial")} marked`)
                 : span({ class: "muted" }, "x marks the row"),
+            CompareLink({ kind: "trials", ids: [...marks.value] }),
             Menu({ label: "Export trials", text: "Export", items: () => exports(view, shown) }),
         ),
         Table({

@@ -9,6 +9,7 @@ import { valuesOf, withValues } from "../lib/filter.js";
 import { count, number, plural, visible } from "../lib/format.js";
 import { stateLook } from "../lib/states.js";
 import { Ago, Labels, Lasted, Progress, Shape, State, Value } from "../ui/cells.js";
+import { CompareLink } from "../ui/compare_link.js";
 import { FilterLine } from "../ui/filter_line.js";
 import { Menu, toastError } from "../ui/overlay.js";
 import { addressOfData, href, place, setQuery } from "../ui/router.js";
@@ -352,6 +353,7 @@ const Foot = component(
                 : null,
             span({ class: "gap" }),
             marked ? span(null, `${number(marked)} marked`) : span({ class: "muted" }, "x marks the row"),
+            CompareLink({ kind: "experiments", ids: [...marks.value.keys()].map(Number) }),
             button(
                 {
                     type: "button",

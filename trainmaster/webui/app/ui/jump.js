@@ -149,6 +149,9 @@ export function showKeys(sections) {
         ["/", "filter the table"],
         ["j k", "next row, previous row"],
         ["x", "mark the row"],
+        ["c", "compare the marked ones"],
+        ["space ← →", "play and step the rung race; with shift to the next stop"],
+        ["Alt ← →", "move a compared column"],
         ["Enter", "open the row"],
         ["?", "this list"],
     ];

@@ -11,6 +11,7 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  * @property {string} [data] the page's one API call
  * @property {string[]} [query] parameters of the page's address that are the call's too
  * @property {Record<string, string>} [fixed] the call's further parameters
+ * @property {string[]} [needs] without any of these parameters there is no call
  */
 /**
  * @typedef {object} Place
@@ -95,7 +96,7 @@ export const dataAddress = computed(() => addressOfData(place.value));
  */
 export function addressOfData(at, more = {}) {
     const { route, names, query } = at;
-    if (!route?.data) return "";
+    if (!route?.data || (route.needs && !route.needs.some(name => query.get(name)))) return "";
     const path = route.data
         .split("/")
         .map(part => (part.startsWith(":") ? encodeURIComponent(names[part.slice(1)] ?? "") : part))
