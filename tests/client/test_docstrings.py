@@ -30,11 +30,12 @@ SDK = {
     "tasks": ("Tasks",),
     "trial_records": ("TrialRecords",),
     "users": ("Users",),
+    "views": ("Views", "by_name"),
 }
 CORE = ("CheckpointContext", "Context", "DistributedContext", "PreemptContext", "ProfilerContext", "SearcherContext")
 CORE += ("SearcherOperation", "TrainContext", "init")
 # What compares values or closes a connection cannot fail.
-RAISES_NOTHING = {"Master.close", "Column.is_empty", "Column.is_there", "column", "hparam", "metric"}
+RAISES_NOTHING = {"Master.close", "Column.is_empty", "Column.is_there", "column", "hparam", "metric", "by_name"}
 NAMED_BY_THEIR_RESULT = {"Column.is_empty", "Column.is_there"}
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.support import client_views
 from tests.support.client_wire import PATH, document, source
 
 
 def test_the_clients_types_are_what_the_master_describes() -> None:
     """After a change of the API's shapes: `python -m tests.support.client_wire`."""
     assert PATH.read_text() == source(document())
+
+
+def test_the_views_are_what_the_master_describes() -> None:
+    """After a change of the API's shapes: `python -m tests.support.client_views`."""
+    assert client_views.PATH.read_text() == client_views.source(document())
 
 
 def test_the_client_is_light_until_it_is_used() -> None:

@@ -56,7 +56,7 @@ def source(document: Json) -> str:
             for text in [_type(schema)]
         ]
         parts.append("\n".join(["", f"class {name_of(name)}(TypedDict):", *fields]))
-    return _formatted("\n\n".join(parts) + "\n")
+    return formatted("\n\n".join(parts) + "\n")
 
 
 def closure(schemas: Json, wanted: Iterable[str]) -> set[str]:
@@ -96,7 +96,8 @@ def _type(schema: Json) -> str:
     return _PLAIN.get(schema.get("type", ""), "Any")
 
 
-def _formatted(text: str) -> str:
+def formatted(text: str) -> str:
+    """A module of the client as the formatter writes it."""
     command = [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename", str(PATH)]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 

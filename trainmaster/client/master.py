@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trainmaster.client.tasks import Tasks
     from trainmaster.client.transport import Content
     from trainmaster.client.users import Users
+    from trainmaster.client.views import Views
 
 Files = Sequence[Mapping[str, Any]]
 
@@ -102,6 +103,13 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls):
         from trainmaster.client.tasks import Tasks
 
         return Tasks(self._http)
+
+    @cached_property
+    def views(self) -> Views:
+        """What the web page shows: boards of experiments and trials, the rung race, comparisons."""
+        from trainmaster.client.views import Views
+
+        return Views(self._http)
 
     # -- experiments ----------------------------------------------------------------------------------------------
 

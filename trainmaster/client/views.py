@@ -1,0 +1,343 @@
+"""What the web page shows, in one call a page: the boards of experiments and trials, the rung race, comparisons."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from urllib.parse import quote
+
+from trainmaster.client.resource import Json, Resource
+from trainmaster.client.view_records import (
+    Attempt,
+    CheckpointTable,
+    Comparison,
+    Curves,
+    ExperimentBoard,
+    ExperimentEvent,
+    HomeView,
+    MachineView,
+    RungRace,
+    TrialBoard,
+    TrialCurves,
+)
+
+T = TypeVar("T")
+STORY_PAGE = 2000  # events read at once
+RACE_PAGE = 20_000
+
+
+class Views(Resource):
+    """Calls of the web page. Their answers are small however large the search is: tables as columns and rows, which
+    `by_name` turns into mappings, and curves over one grid."""
+
+    def home(self) -> HomeView:
+        """Get what the caller needs to know first: what failed, runs and waits, and why; tasks and pools.
+
+        Returns:
+            The caller's experiments and tasks, and all pools.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return _read(HomeView, self._x1("home"))
+
+    # -- experiments ----------------------------------------------------------------------------------------------
+
+    def experiment(
+        self,
+        experiment_id: int,
+        *,
+        curves: bool = False,
+        metric: str = "",
+        group: str = "validation",
+        x: str = "",
+        points: int = 200,
+    ) -> ExperimentBoard:
+        """Get all trials of an experiment as rows of a table, and the rungs of its search.
+
+        Args:
+            experiment_id: Number of the experiment.
+            curves: Read the curves of a metric too.
+            metric: The metric of the curves; empty for the searcher's.
+            group: The metric's group.
+            x: What the curves are over: batches, seconds, or a metric of the same reports; empty for batches.
+            points: Places of the curves' grid, 2 to 1000.
+
+        Returns:
+            The board; `by_name` gives its rows as mappings.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        query = {"curves": True, "metric": metric, "group": group, "x": x, "points": points} if curves else {}
+        return _read(ExperimentBoard, self._x1(f"experiments/{experiment_id}/board", **query))
+
+    def curves(
+        self,
+        experiment_id: int,
+        *,
+        metric: str = "",
+        group: str = "validation",
+        x: str = "",
+        points: int = 200,
+        since: int = 0,
+    ) -> Curves:
+        """Get the curves of all trials of an experiment over one grid.
+
+        Args:
+            experiment_id: Number of the experiment.
+            metric: The metric; empty for the searcher's.
+            group: The metric's group.
+            x: What they are over: batches, seconds, or a metric of the same reports; empty for batches.
+            points: Places of the grid, 2 to 1000.
+            since: `seq` of an earlier answer, for those of trials that have reported more; 0 for all.
+
+        Returns:
+            The curves.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        query = {"metric": metric, "group": group, "x": x, "points": points, "since": since}
+        return _read(Curves, self._x1(f"experiments/{experiment_id}/curves", **query))
+
+    def story(self, experiment_id: int, *, trial: int | None = None) -> Iterator[ExperimentEvent]:
+        """Read why everything happened to an experiment: decisions of its search and of people, and ends of jobs.
+        Errors are raised while iterating.
+
+        Args:
+            experiment_id: Number of the experiment.
+            trial: Only what happened to this trial.
+
+        Returns:
+            An iterator over the events, oldest first, read as it is used.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        query: dict[str, Any] = {"limit": STORY_PAGE, "trial": trial}
+        after = 0
+        while True:
+            answer = self._x1(f"experiments/{experiment_id}/story", after=after, **query)
+            for raw in answer["events"]:
+                yield _read(ExperimentEvent, raw)
+                after = int(raw["id"])
+            if not answer["more"]:
+                return
+
+    def rungs(self, experiment_id: int) -> RungRace:
+        """Get who reached which rung of a search, in order, with what the search knew and decided then.
+
+        Args:
+            experiment_id: Number of the experiment.
+
+        Returns:
+            All events; `by_name` gives them as mappings. Without brackets where the search has no rungs.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        path = f"experiments/{experiment_id}/rungs"
+        found = self._x1(path, limit=RACE_PAGE)
+        while len(found["rows"]) < found["total"]:
+            more = self._x1(path, limit=RACE_PAGE, after=len(found["rows"]))["rows"]
+            if not more:
+                break
+            found["rows"] += more
+        return _read(RungRace, found)
+
+    def experiment_checkpoints(self, experiment_id: int) -> CheckpointTable:
+        """List the checkpoints of an experiment.
+
+        Args:
+            experiment_id: Number of the experiment.
+
+        Returns:
+            A table, the newest first; `by_name` gives its rows as mappings.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return _read(CheckpointTable, self._x1(f"experiments/{experiment_id}/checkpoints"))
+
+    def compare(
+        self,
+        *,
+        trials: Sequence[int] = (),
+        experiments: Sequence[int] = (),
+        metric: str = "",
+        group: str = "validation",
+        x: str = "",
+        points: int = 300,
+    ) -> Comparison:
+        """Compare trials, or experiments by their best trials: curves, values, settings and costs.
+
+        Args:
+            trials: Numbers of up to 20 trials.
+            experiments: Numbers of up to 20 experiments; either these or trials.
+            metric: The compared metric; empty for the searcher's of the first one.
+            group: The metric's group.
+            x: What curves are over: batches, seconds, or a metric of the same reports; empty for batches.
+            points: Places of the curves' grid, 2 to 1000.
+
+        Returns:
+            The comparison. What is not there, or may not be seen, is in its `missing`.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        query = {"metric": metric, "group": group, "x": x, "points": points}
+        ids = {"trials": ",".join(map(str, trials)), "experiments": ",".join(map(str, experiments))}
+        return _read(Comparison, self._x1("compare", **query, **{name: text for name, text in ids.items() if text}))
+
+    # -- trials ---------------------------------------------------------------------------------------------------
+
+    def trial(self, trial_id: int) -> TrialBoard:
+        """Get a trial with its jobs, the curve of the searcher's metric and the last lines of its log.
+
+        Args:
+            trial_id: Number of the trial.
+
+        Returns:
+            The board.
+
+        Raises:
+            NoSuchThing: There is no such trial.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return _read(TrialBoard, self._x1(f"trials/{trial_id}/board"))
+
+    def attempts(self, trial_id: int) -> tuple[Attempt, ...]:
+        """List the jobs of a trial: when each waited and ran, how it ended, what it saved and what was lost.
+
+        Args:
+            trial_id: Number of the trial.
+
+        Returns:
+            The attempts, oldest first.
+
+        Raises:
+            NoSuchThing: There is no such trial.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return tuple(_read(Attempt, raw) for raw in self._x1(f"trials/{trial_id}/attempts")["attempts"])
+
+    def trial_curves(
+        self, trial_id: int, metrics: Sequence[tuple[str, str]], *, x: str = "", points: int = 500
+    ) -> TrialCurves:
+        """Get several metrics of a trial over its own steps.
+
+        Args:
+            trial_id: Number of the trial.
+            metrics: Pairs of group and name, up to 50, such as ("validation", "loss").
+            x: What they are over: batches, seconds, or a metric of the same reports; empty for batches.
+            points: Points of each curve, 2 to 5000; the lowest and highest values are kept.
+
+        Returns:
+            The curves.
+
+        Raises:
+            NoSuchThing: There is no such trial.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        named = ",".join(f"{quote(group, safe='')}:{quote(name, safe='')}" for group, name in metrics)
+        return _read(TrialCurves, self._x1(f"trials/{trial_id}/curves", metrics=named, x=x, points=points))
+
+    def machine(self, trial_id: int, *, points: int = 300) -> MachineView:
+        """Get what the profiler measured on a trial's nodes and GPUs.
+
+        Args:
+            trial_id: Number of the trial.
+            points: Points of each series, 2 to 5000; the lowest and highest values are kept.
+
+        Returns:
+            The series.
+
+        Raises:
+            NoSuchThing: There is no such trial.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return _read(MachineView, self._x1(f"trials/{trial_id}/machine", points=points))
+
+    def trial_checkpoints(self, trial_id: int) -> CheckpointTable:
+        """List the checkpoints of a trial.
+
+        Args:
+            trial_id: Number of the trial.
+
+        Returns:
+            A table, the newest first; `by_name` gives its rows as mappings.
+
+        Raises:
+            NoSuchThing: There is no such trial.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return _read(CheckpointTable, self._x1(f"trials/{trial_id}/checkpoints"))
+
+    def _x1(self, path: str, **query: Any) -> Json:
+        return self._http.request("GET", f"/api/x1/{path}", query=query)
+
+
+def by_name(table: ExperimentBoard | RungRace | CheckpointTable) -> list[Json]:
+    """The rows of a table as mappings by the names of its columns.
+
+    Args:
+        table: An answer that holds `columns` and `rows`.
+
+    Returns:
+        A mapping for each row.
+    """
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+# -- reading answers ----------------------------------------------------------------------------------------------
+
+
+def _read(kind: type[T], answer: Mapping[str, Any]) -> T:
+    """The answer as one of the records; fields that this client does not know are left out."""
+    record: Any = kind
+    return kind(**{name: _value(hint, answer.get(key)) for name, key, hint in _fields(record)})
+
+
+@cache
+def _fields(kind: Any) -> list[tuple[str, str, Any]]:
+    """Names of a record's fields, as they are in an answer, and their types."""
+    hints = get_type_hints(kind)
+    return [(one.name, _camel(one.name), hints[one.name]) for one in fields(kind)]
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_(.)", lambda found: found.group(1).upper(), name)
+
+
+def _value(hint: Any, given: Any) -> Any:
+    if isinstance(hint, types.UnionType):
+        record = next((one for one in get_args(hint) if is_dataclass(one)), None)
+        return _value(record, given) if record is not None and given is not None else given
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _read(hint, given)
+    if get_origin(hint) is tuple:
+        inner = get_args(hint)[0]
+        return tuple(_value(inner, one) for one in given or ())
+    return given
