@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+from sqlalchemy import text
 
 from tests.support.master import MasterProcess, serving
 from tests.support.webui.chromium import Visit, picture, violations
 from tests.support.webui.searches import Searches, end_searches, make_searches
+from trainmaster.master.db.embedded import EmbeddedServer
+from trainmaster.master.db.engine import make_engine
 
 pytestmark = pytest.mark.browser
 
@@ -79,6 +83,22 @@ def test_each_decision_is_the_one_that_the_story_tells(visitor: Visit, searches:
             assert {one["trial"] for one in here} == set(rung["trials"])
             if here:
                 assert here[-1]["cut"] == rung["cut"]
+
+
+def test_a_search_of_an_earlier_release_is_told_by_its_times(
+    visitor: Visit, searches: Searches, site: tuple[MasterProcess, Searches]
+) -> None:
+    """Its snapshot has no order of arrivals."""
+    before = events_of(visitor, searches.small)
+    engine = make_engine(EmbeddedServer(site[0].data).url, pool_size=1)
+    with engine.begin() as connection:
+        search = connection.scalar(text("SELECT search FROM experiments WHERE id = :id"), {"id": searches.small})
+        for bracket in search["method"]["brackets"]:
+            assert bracket.pop("arrived")
+        without = text("UPDATE experiments SET search = CAST(:search AS jsonb) WHERE id = :id")
+        connection.execute(without, {"search": json.dumps(search), "id": searches.small})
+    engine.dispose()
+    assert events_of(visitor, searches.small) == before
 
 
 def told(page: Page) -> str:

@@ -1,5 +1,5 @@
 /** The way to the page that compares what is marked: a link where 2 to 20 are, and the key `c`. */
-import { useEffect } from "../../vendor/preact/hooks.js";
+import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { toast } from "./overlay.js";
 import { go, href } from "./router.js";
 import { isTyping } from "./shell.js";
@@ -18,7 +18,7 @@ const AFTER_G = 1500; // ms
 export const CompareLink = component((/** @type {CompareLinkProperties} */ { kind, ids }) => {
     const to = href("compare", { [kind]: ids.join(",") });
     const fits = ids.length >= FEWEST && ids.length <= MOST;
-    useEffect(() => {
+    useLayoutEffect(() => {
         let afterG = -Infinity; // `g c` goes elsewhere
         const pressed = (/** @type {KeyboardEvent} */ event) => {
             if (event.key === "g") afterG = event.timeStamp;

@@ -1,0 +1,111 @@
+"""Who reached which rung when, on a search whose jobs are played, against what the searcher said as it decided."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, create, jobs_of
+from tests.support.api.people import give, person, workspace_of
+from tests.support.master import MasterProcess
+
+SEARCHER = {
+    "name": "async_halving", "metric": "loss", "time_metric": "epochs", "num_rungs": 2, "divisor": 2,
+    "max_time": 4, "max_trials": 4, "max_concurrent_trials": 4,
+}  # fmt: skip
+SPACE = {"lr": {"type": "double", "minval": 1.0, "maxval": 2.0}}
+VIEWER = 5
+
+
+def race(api: Api, experiment: int, query: str = "") -> dict[str, Any]:
+    answer = api.get(f"/api/x1/experiments/{experiment}/rungs{query}")
+    assert answer.status == 200, answer.content
+    return dict(answer.json)
+
+
+def events(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+
+
+@pytest.fixture
+def played(master: MasterProcess, user: Api) -> list[Job]:
+    """The jobs of four trials, all begun."""
+    number = create(user, config(searcher=SEARCHER, hyperparameters=SPACE))
+    jobs = jobs_of(master, user, number)
+    for at, job in enumerate(jobs):
+        assert job.lease(f"played-{at}").status == 200
+    return jobs
+
+
+def report(job: Job, epochs: int, **metrics: Any) -> None:
+    job.send([job.validation(epochs * 10, epochs=epochs, **metrics)])
+
+
+def test_arrivals_in_the_order_of_the_reports(user: Api, played: list[Job]) -> None:
+    first, second, third, fourth = played
+    number = first.experiment_id
+    assert race(user, number)["total"] == 0
+    report(first, 1, loss=0.5)
+    report(first, 2, loss=0.4)
+    report(second, 2, loss=0.6)
+    report(third, 3, loss=0.3)
+    report(fourth, 2, loss="NaN")
+    report(third, 4, loss=0.2)
+    found = race(user, number)
+    assert (found["metric"], found["smallerIsBetter"], found["timeMetric"]) == ("loss", True, "epochs")
+    assert found["brackets"] == [{"units": [2, 4], "trials": 4, "running": 1}]
+    told = [
+        (one["trial"], one["rung"], one["value"], one["decision"], one["rank"], one["of"], one["keep"], one["cut"])
+        for one in events(found)
+    ]
+    assert told == [
+        (first.trial_id, 0, 0.4, "goes on", 1, 1, 1, 0.4),
+        (second.trial_id, 0, 0.6, "stopped", 2, 2, 1, 0.4),
+        (third.trial_id, 0, 0.3, "goes on", 1, 3, 1, 0.3),
+        (fourth.trial_id, 0, None, "failed", 4, 4, 2, 0.4),
+        (third.trial_id, 1, 0.2, "top", 1, 1, 1, None),
+    ]
+    story = user.get(f"/api/x1/experiments/{number}/story").json["events"]
+    stops = {one["id"]: one for one in story if (one["subject"], one["event"]) == ("search", "Stop")}
+    for one in events(found):
+        if one["decision"] == "goes on":
+            assert one["story"] is None
+            continue
+        stop = stops.pop(one["story"])
+        assert (stop["trial"], stop["at"]) == (one["trial"], pytest.approx(one["at"], abs=0.001))
+        if one["decision"] == "stopped":
+            assert re.search(rf"rank {one['rank']} of {one['of']} on loss, the best {one['keep']} go on", stop["why"])
+    assert stops == {}
+    assert [one["at"] for one in events(found)] == sorted(one["at"] for one in events(found))
+    _in_pieces(user, number, found)
+    user.post(f"/api/v1/experiments/{number}/kill")
+
+
+def _in_pieces(user: Api, number: int, whole: dict[str, Any]) -> None:
+    piece = race(user, number, "?after=1&limit=2")
+    assert (piece["first"], piece["rows"], piece["total"]) == (2, whole["rows"][1:3], whole["total"])
+    assert race(user, number, "?after=1000000")["rows"] == []
+    for bad in ("?after=-1", "?limit=0", "?limit=20001", "?after=x", "?limit=1e9"):
+        assert user.get(f"/api/x1/experiments/{number}/rungs{bad}").status == 400, bad
+
+
+def test_searches_without_rungs_and_experiments_that_are_not_there(user: Api) -> None:
+    number = create(user, activate=False)
+    found = race(user, number)
+    assert (found["brackets"], found["rows"], found["total"], found["first"]) == ([], [], 0, 1)
+    answer = user.get("/api/x1/experiments/999999/rungs")
+    assert (answer.status, answer.json["message"]) == (404, "not found: There is no experiment 999999.")
+    user.post(f"/api/v1/experiments/{number}/kill")
+
+
+def test_only_who_may_look_into_the_workspace_sees_it(chief: Api) -> None:
+    workspace, project = workspace_of(chief)
+    number = create(chief, config(searcher=SEARCHER, hyperparameters=SPACE), projectId=project, activate=False)
+    ada, grace = person(chief), person(chief)
+    give(chief, VIEWER, ada.id, workspace)
+    assert race(ada.api, number)["brackets"][0]["units"] == [2, 4]
+    assert grace.api.get(f"/api/x1/experiments/{number}/rungs").status in (403, 404)
+    chief.post(f"/api/v1/experiments/{number}/kill")
