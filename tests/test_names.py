@@ -17,8 +17,8 @@ SAME_IN_LAYERS = {
 }  # fmt: skip
 # Events and decisions that the machines of experiments, trials and standalone tasks have in common.
 OF_STATE_MACHINES = {"Activate", "AllocationEnded", "Created", "Finish", "Kill", "NotPossible", "Pause"}
-# Shapes of the API bear the names of Determined's messages.
-OF_DETERMINED = ("master/api/", "client/wire.py")
+# Shapes of the API bear the names of Determined's messages; the client has the same ones.
+OF_DETERMINED = ("master/api/", "client/wire.py", "client/view_records.py")
 RETIRED = re.compile(
     r"foreman|postman|librarian|sighting|conductor|yard|standing|last_word|agenda|presence|condens|lane\b",
     re.IGNORECASE,

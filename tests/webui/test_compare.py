@@ -66,6 +66,7 @@ def test_what_differs_between_trials(visitor: Visit, searches: Searches, picture
     ids = best_of(visitor, searches.large, 3)
     page = visitor.open(f"compare?trials={','.join(map(str, ids))}")
     expect(page.get_by_role("heading", level=1)).to_have_text("3 trials compared")
+    expect(page.locator(".compare-thing")).to_have_count(3)
     assert heads(page) == [f"trial {one}" for one in ids]
     expect(page.get_by_role("row", name=re.compile("^lr"))).to_be_visible()
     assert page.get_by_role("row", name=re.compile("^image_size")).count() == 0

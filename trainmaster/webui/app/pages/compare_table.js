@@ -1,7 +1,7 @@
 /** What is compared, a column each: values, costs and settings, only what differs unless all is asked for. */
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
-import { bestPlace, cellsOf, delta, PARTS, rowsOf, told } from "../lib/comparison.js";
+import { bestPlace, cellsOf, delta, moved, PARTS, rowsOf, told } from "../lib/comparison.js";
 import { csv, json } from "../lib/files.js";
 import { count, plural, visible } from "../lib/format.js";
 import { State } from "../ui/cells.js";
@@ -100,7 +100,7 @@ const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at
     /** @param {number} to a column */
     const move = to => {
         if (to < 0 || to >= answer.things.length || to === at) return;
-        view.move(placeOf(at), placeOf(to));
+        view.write(moved(view.ids, placeOf(at), placeOf(to)));
         const name = `compare-head-${thing.id}`;
         requestAnimationFrame(() => document.getElementById(name)?.focus());
     };
@@ -126,7 +126,7 @@ const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at
             onDrop: event => {
                 event.preventDefault();
                 over.value = false;
-                if (dragged >= 0 && dragged !== at) view.move(placeOf(dragged), placeOf(at));
+                if (dragged >= 0 && dragged !== at) view.write(moved(view.ids, placeOf(dragged), placeOf(at)));
                 dragged = -1;
             },
             onKeyDown: event => {
@@ -178,7 +178,7 @@ const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at
                     type: "button",
                     class: "plain",
                     "aria-label": `Remove ${one} ${thing.id}`,
-                    onClick: () => view.remove(thing.id),
+                    onClick: () => view.write(view.ids.filter(id => id !== thing.id)),
                 },
                 "✕",
             ),

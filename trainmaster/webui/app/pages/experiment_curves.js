@@ -7,13 +7,12 @@ import { smoothed } from "../lib/series.js";
 import { lookOf, points, sampled, trialWords } from "../lib/trials.js";
 import { State, Value } from "../ui/cells.js";
 import { Chart, windowHeight } from "../ui/chart.js";
-import { CompareLink } from "../ui/compare_link.js";
 import { ManyLines } from "../ui/many_lines.js";
 import { MetricChoice } from "../ui/metric_choice.js";
 import { toastError } from "../ui/overlay.js";
 import { go, href, place, setQuery } from "../ui/router.js";
 import { Waiting } from "../ui/shell.js";
-import { fixedRows, Table } from "../ui/table.js";
+import { CompareLink, fixedRows, Table } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { Curves, ExperimentBoard } from "../../types/api.d.ts" */

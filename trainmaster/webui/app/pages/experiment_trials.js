@@ -6,12 +6,11 @@ import { csv, json } from "../lib/files.js";
 import { count, plural, visible } from "../lib/format.js";
 import { shortWhy, stoppedEarly } from "../lib/trials.js";
 import { Ago, Lasted, State, Value } from "../ui/cells.js";
-import { CompareLink } from "../ui/compare_link.js";
 import { Menu, toast, toastError } from "../ui/overlay.js";
 import { href, place, setQuery } from "../ui/router.js";
 import { save } from "../ui/save.js";
 import { Spark } from "../ui/spark.js";
-import { fixedRows, Table } from "../ui/table.js";
+import { CompareLink, fixedRows, Table } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentView, TrialRow } from "./experiment.js" */

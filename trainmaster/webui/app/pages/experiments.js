@@ -9,12 +9,11 @@ import { valuesOf, withValues } from "../lib/filter.js";
 import { count, number, plural, visible } from "../lib/format.js";
 import { stateLook } from "../lib/states.js";
 import { Ago, Labels, Lasted, Progress, Shape, State, Value } from "../ui/cells.js";
-import { CompareLink } from "../ui/compare_link.js";
 import { FilterLine } from "../ui/filter_line.js";
 import { Menu, toastError } from "../ui/overlay.js";
 import { addressOfData, href, place, setQuery } from "../ui/router.js";
 import { usePlace, Waiting } from "../ui/shell.js";
-import { Table } from "../ui/table.js";
+import { CompareLink, Table } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { Row } from "../api/rows.js" */

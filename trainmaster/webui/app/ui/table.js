@@ -3,17 +3,18 @@
  * `j k` and the arrows move, `x` marks, `Enter` opens.
  */
 
-import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { useEffect, useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { Component, createElement } from "../../vendor/preact/preact.js";
 import { useComputed, useSignal } from "../../vendor/signals/signals.js";
-import { go } from "./router.js";
+import { toast } from "./overlay.js";
+import { go, href } from "./router.js";
 import { isTyping } from "./shell.js";
 import { component, tags } from "./tags.js";
 
 /** @import { Content } from "../../types/tags.d.ts" */
 /** @import { Signal, ReadonlySignal } from "../../vendor/signals/signals.js" */
 
-const { button, col, colgroup, div, input, table, tbody, td, th, thead, tr } = tags;
+const { a, button, col, colgroup, div, input, table, tbody, td, th, thead, tr } = tags;
 
 /**
  * @template R
@@ -386,3 +387,36 @@ function useRememberedScroll(scroller, rows, total) {
         };
     }, []);
 }
+
+// -- what is marked ------------------------------------------------------------------------------------------------
+
+const FEWEST_COMPARED = 2;
+const MOST_COMPARED = 20;
+const AFTER_G = 1500; // ms
+
+/**
+ * The way to the page that compares what is marked: a link where 2 to 20 are, and the key `c`.
+ * @typedef {object} CompareLinkProperties
+ * @property {"trials" | "experiments"} kind
+ * @property {readonly number[]} ids of the marked ones
+ */
+export const CompareLink = component((/** @type {CompareLinkProperties} */ { kind, ids }) => {
+    const to = href("compare", { [kind]: ids.join(",") });
+    const fits = ids.length >= FEWEST_COMPARED && ids.length <= MOST_COMPARED;
+    useLayoutEffect(() => {
+        let afterG = -Infinity; // `g c` goes elsewhere
+        const pressed = (/** @type {KeyboardEvent} */ event) => {
+            if (event.key === "g") afterG = event.timeStamp;
+            if (event.timeStamp - afterG < AFTER_G) return;
+            if (event.key !== "c" || event.ctrlKey || event.metaKey || event.altKey) return;
+            const box = event.target instanceof HTMLInputElement && event.target.type === "checkbox";
+            if (isTyping(event.target) && !box) return;
+            if (document.querySelector("dialog[open]")) return;
+            if (fits) go(to);
+            else toast(`Mark ${FEWEST_COMPARED} to ${MOST_COMPARED} ${kind} to compare them; ${ids.length} are marked`);
+        };
+        document.addEventListener("keydown", pressed);
+        return () => document.removeEventListener("keydown", pressed);
+    }, [to, fits]);
+    return fits ? a({ class: "button", href: to, title: "c" }, "Compare") : null;
+});
