@@ -23,17 +23,27 @@ Call = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def call(browser: Browser, master: MasterProcess) -> Any:
-    """`call("format", "number", 0.5)`: a function of a module of lib/."""
+def run(browser: Browser, master: MasterProcess) -> Any:
+    """`run("format", "async ([url, x]) => ...", 0.5)`: code that gets the address of a module of lib/."""
     with visiting(browser, master.url) as visit:
         visit.page.goto(f"{master.url}/ui/")
         files = f"{master.url}/ui/a/{FILES.tree().mark}/app/lib"
 
-        def called(module: str, name: str, *arguments: Any) -> Any:
-            code = "async ([url, name, given]) => (await import(url))[name](...given)"
-            return visit.page.evaluate(code, [f"{files}/{module}.js", name, list(arguments)])
+        def evaluated(module: str, code: str, *arguments: Any) -> Any:
+            return visit.page.evaluate(code, [f"{files}/{module}.js", *arguments])
 
-        yield called
+        yield evaluated
+
+
+@pytest.fixture(scope="module")
+def call(run: Call) -> Call:
+    """`call("format", "number", 0.5)`: a function of a module of lib/."""
+
+    def called(module: str, name: str, *arguments: Any) -> Any:
+        code = "async ([url, name, given]) => (await import(url))[name](...given)"
+        return run(module, code, name, list(arguments))
+
+    return called
 
 
 def test_numbers_are_told_with_four_digits(call: Call) -> None:
@@ -188,3 +198,81 @@ def test_a_pen_writes_what_a_canvas_would_draw(browser: Browser, master: MasterP
     assert box is not None
     assert (box.get("width"), box.get("opacity")) == ("3", "0.5")
     assert json.loads(root.findtext(f"{space}metadata", "")) == [{"a": 1}]
+
+
+RACE = {
+    "columns": [*("at", "bracket", "rung", "trial", "value", "decision", "rank", "of", "keep", "cut", "story")],
+    "first": 1,
+    "rows": [
+        [10, 0, 0, 7, 0.5, "goes on", 1, 1, 1, 0.5, None],
+        [11, 1, 0, 8, 0.9, "goes on", 1, 1, 1, 0.9, None],
+        [12, 0, 0, 9, 0.7, "stopped", 2, 2, 1, 0.5, 40],
+        [13, 0, 1, 7, 0.4, "top", 1, 1, 1, None, 41],
+        [14, 0, 0, 10, None, "failed", 3, 3, 1, 0.5, 42],
+        [15, 0, 0, 11, 0.3, "goes on", 1, 4, 2, 0.5, None],
+    ],
+}
+
+
+def test_a_moment_of_the_race_has_only_what_had_arrived(call: Call) -> None:
+    events = call("rungs", "eventsOf", RACE)
+    assert [one["number"] for one in events] == [1, 2, 3, 4, 5, 6]
+
+    def looks(at: int) -> list[tuple[list[tuple[int, str]], float | None]]:
+        moment = call("rungs", "momentOf", events, 0, [1, 3], at, True)
+        return [([(dot["event"]["trial"], dot["look"]) for dot in rung["dots"]], rung["cut"]) for rung in moment]
+
+    assert looks(0) == [([], None), ([], None)]
+    assert looks(2) == [([(7, "running")], 0.5), ([], None)]
+    assert looks(3) == [([(7, "running"), (9, "stopped")], 0.5), ([], None)]
+    assert looks(4) == [([(7, "passed"), (9, "stopped")], 0.5), ([(7, "top")], None)]
+    assert looks(6)[0] == ([(7, "passed"), (9, "stopped"), (10, "failed"), (11, "running")], 0.5)
+    moment = call("rungs", "momentOf", events, 0, [1, 3], 6, True)
+    assert call("rungs", "leader", moment)["event"]["trial"] == 7, "the best of the highest rung"
+    larger = call("rungs", "momentOf", events, 0, [1, 3], 6, False)
+    assert larger[0]["best"]["event"]["trial"] == 9
+
+
+def test_the_race_is_told_in_sentences(call: Call) -> None:
+    events = call("rungs", "eventsOf", RACE)
+    told = {"clock": "12:03:11", "units": 9, "unit": "epochs"}
+    assert [call("rungs", "sentence", events[at], told) for at in (0, 2, 3, 4)] == [
+        "At 12:03:11 trial 7 reached rung 1 (9 epochs) and goes on: rank 1 of 1, value 0.5000, cut 0.5000; 1 goes on.",
+        "At 12:03:11 trial 9 was stopped at rung 1 (9 epochs): rank 2 of 2, value 0.7000, cut 0.5000; 1 goes on.",
+        "At 12:03:11 trial 7 reached the top, rung 2 (9 epochs): rank 1 of 1, value 0.4000; it is done.",
+        "At 12:03:11 trial 10 failed at rung 1 (9 epochs): it counts as the worst of 3.",
+    ]
+
+
+def test_dots_stay_where_they_are_as_time_goes_on(run: Call) -> None:
+    code = """async ([url, race]) => {
+        const rungs = await import(url);
+        const events = rungs.eventsOf(race);
+        const axis = rungs.valueAxis(events, 0, false);
+        return [3, 6].map(at => {
+            const moment = rungs.momentOf(events, 0, [1, 3], at, true);
+            const box = { left: 0, top: 0, right: 200, bottom: 116 };
+            const scene = rungs.sceneOf(moment, [4, 1], axis, box, "epochs");
+            return {
+                dots: scene.dots.map(one => [one.dot.event.trial, one.x, Math.round(one.y)]),
+                cuts: scene.cuts.map(one => Math.round(one.now)),
+            };
+        });
+    }"""
+    early, late = run("rungs", code, RACE)
+    assert early == {"dots": [[7, 18.5, 50], [9, 39.5, 0]], "cuts": [50]}
+    assert late["dots"] == [[7, 18.5, 50], [9, 39.5, 0], [10, 60.5, 108], [11, 81.5, 100], [7, 150, 75]]
+
+
+def test_what_is_compared_is_ordered_and_measured_against_a_baseline(call: Call) -> None:
+    assert call("comparison", "moved", [1, 2, 3], 2, 0) == [3, 1, 2]
+    assert call("comparison", "moved", [1, 2, 3], 0, 9) == [2, 3, 1]
+    assert call("comparison", "delta", 0.6, 0.5) == "+0.1000 (+20\u2009%)"
+    assert call("comparison", "delta", 3, 4) == "−1 (−25\u2009%)"
+    assert [call("comparison", "delta", *pair) for pair in ((1, 1), ("a", 1), (1, None), (2, 0))] == ["", "", "", "+2"]
+    row = {"part": "values", "name": "best loss", "values": [0.5, None, 0.2], "differs": True}
+    assert [call("comparison", "bestPlace", row, "loss", smaller) for smaller in (True, False)] == [2, 0]
+    assert call("comparison", "bestPlace", {**row, "differs": False}, "loss", True) == -1
+    assert [call("comparison", "told", value) for value in (None, 1234, 0.5, ["a", "b"], True)] == [
+        *("–", "1\u2009234", "0.5000", "a, b", "true")
+    ]

@@ -1,5 +1,5 @@
 /** Things side by side: their order, the rows of their table, and how each differs from the baseline. */
-import { count, duration, number, percent } from "./format.js";
+import { count, duration, number } from "./format.js";
 
 /** @import { Comparison, ComparedThing } from "../../types/api.d.ts" */
 /**
@@ -86,8 +86,13 @@ export function delta(value, base, words = told) {
     if (typeof value !== "number" || typeof base !== "number" || value === base) return "";
     const away = value - base;
     const sign = away > 0 ? "+" : "−";
-    const share = base === 0 ? "" : ` (${sign}${percent(Math.abs(away / base))})`;
+    const share = base === 0 ? "" : ` (${sign}${rounded(Math.abs(away / base) * 100)}\u2009%)`;
     return `${sign}${words(Math.abs(away))}${share}`;
+}
+
+/** @param {number} share per cent */
+function rounded(share) {
+    return share < 10 ? String(Number(share.toPrecision(2))) : count(Math.round(share));
 }
 
 /**
