@@ -179,8 +179,10 @@ def test_it_is_saved_as_pictures_and_tables(visitor: Visit, searches: Searches, 
     assert lines[0].startswith("number,at,bracket,rung,trial,value,decision")
     assert len(lines) == len(mine) + 1
     assert found["JSON"].decode().count('"number"') == len(mine)
-    assert b"<metadata>number,at" in found["SVG, one column"]
-    assert found["SVG, one column"].count(b"<circle") == len(mine)
+    assert found["SVG, one column"].count(b"&quot;number&quot;") == len(mine)
+    failed = sum(one["decision"] == "failed" for one in mine)
+    circles = re.findall(rb"a(?:2\.5|3|6) \S+ 0 1 0 -", found["SVG, one column"])
+    assert len(circles) == len(mine) - failed
     assert found["PNG"].startswith(b"\x89PNG")
 
 

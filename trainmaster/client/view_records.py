@@ -12,9 +12,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class HomeExperiment:
-    """An experiment on the first page. `why`: one sentence; `since`: when it began to wait, else began or ended;
-    `recent`: values of its best trial, the newest last; `failed_trial`: the first one that failed; `eta`: when it has
-    ended at its present speed."""
+    """An experiment on the first page. `slots`: of each trial. `why`: one sentence; `since`: when it began to wait,
+    else began or ended; `recent`: values of its best trial, the newest last; `failed_trial`: the first one that
+    failed; `eta`: when it has ended at its present speed."""
 
     id: int
     name: str
@@ -23,7 +23,9 @@ class HomeExperiment:
     user: str
     user_id: int
     workspace_id: int
+    job_id: str
     pool: str
+    slots: int
     since: float
     progress: float
     metric: str
@@ -177,11 +179,13 @@ class Curves:
 @dataclass(frozen=True)
 class ExperimentBoard:
     """All of an experiment that its page shows first. `rows`: its trials, values in the order of `columns`.
-    `hparams`: those that differ between trials, as columns `hp.NAME`; `constants`: the others."""
+    `hparams`: those that differ between trials, as columns `hp.NAME`; `constants`: the others. `hparam_types`: what
+    the configuration says of each, as double, int, log, categorical or const."""
 
     experiment: ExperimentHead
     metrics: tuple[MetricName, ...]
     hparams: tuple[str, ...]
+    hparam_types: Mapping[str, str]
     constants: Mapping[str, Any]
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]

@@ -4,7 +4,6 @@
  */
 import { numeric } from "./axes.js";
 import { number, plural, tick } from "./format.js";
-import { escaped, PAPER_COLOURS } from "./svg.js";
 
 /** @import { RungRace } from "../../types/api.d.ts" */
 /** @import { Axis } from "./axes.js" */
@@ -128,7 +127,7 @@ export function sentence(event, { clock, units, unit }) {
 // -- where it is drawn -------------------------------------------------------------------------------------------------
 
 /**
- * @typedef {object} Scene places in pixels or points
+ * @typedef {object} Scene places in pixels
  * @property {{ left: number, right: number, name: string, told: string }[]} columns
  * @property {{ x: number, y: number, dot: Dot, leads: boolean }[]} dots
  * @property {{ column: number, points: [number, number][], now: number }[]} cuts how the cut moved, and where it is
@@ -138,6 +137,7 @@ export function sentence(event, { clock, units, unit }) {
  */
 
 const FAILED = 16; // the strip below, where failed ones are
+const NARROW = 130; // of a column whose head is short
 
 /**
  * The axis of all values of a bracket: it stays while time goes on. Null: there is no value.
@@ -186,11 +186,12 @@ export function sceneOf(rungs, totals, axis, box, unit) {
         const step = (right - left) / Math.max(1, totals[at] ?? 1);
         const x = (/** @type {number} */ place) => left + (place + 0.5) * step;
         const stopped = rung.dots.filter(dot => dot.look === "stopped").length;
+        const narrow = right - left < NARROW;
         scene.columns.push({
             left,
             right,
-            name: `rung ${at + 1}: ${number(rung.units)} ${unit}`,
-            told: `${plural(rung.dots.length, "trial")}, ${stopped} stopped`,
+            name: narrow ? `rung ${at + 1}` : `rung ${at + 1}: ${number(rung.units)} ${unit}`,
+            told: narrow ? `${rung.dots.length}` : `${plural(rung.dots.length, "trial")}, ${stopped} stopped`,
         });
         /** @type {[number, number][]} */
         const points = [];
@@ -205,77 +206,4 @@ export function sceneOf(rungs, totals, axis, box, unit) {
         scene.marks.push({ y, text: tick(Number(axis.value(share).toPrecision(3))) });
     }
     return scene;
-}
-
-const MM = 72 / 25.4; // points in a millimetre
-const TYPE = 8;
-/** @type {Record<DotLook, string>} */
-const INKS = {
-    running: PAPER_COLOURS[0] ?? "",
-    passed: PAPER_COLOURS[0] ?? "",
-    stopped: "#aaa",
-    top: PAPER_COLOURS[2] ?? "",
-    failed: PAPER_COLOURS[1] ?? "",
-};
-
-/**
- * The same as a vector graphic for paper, with its events inside.
- * @param {readonly RungMoment[]} rungs
- * @param {readonly number[]} totals
- * @param {Axis} axis
- * @param {{ millimetres: number, unit: string, metric: string, title: string, source: string, data: string }} how
- */
-export function raceSvg(rungs, totals, axis, { millimetres, unit, metric, title, source, data }) {
-    const width = millimetres * MM;
-    const height = width * 0.6;
-    const scene = sceneOf(rungs, totals, axis, { left: 44, top: 26, right: width - 6, bottom: height - 6 }, unit);
-    const told = (/** @type {number} */ value) => value.toFixed(2);
-    /** @param {string} words @param {number} x @param {number} y @param {string} anchor */
-    const text = (words, x, y, anchor) =>
-        `<text x="${told(x)}" y="${told(y)}" text-anchor="${anchor}">${escaped(words.slice(0, 60))}</text>`;
-    const parts = [];
-    for (const mark of scene.marks) {
-        parts.push(`<path d="M44 ${told(mark.y)}H${told(width - 6)}" stroke="#ddd" stroke-width=".5"/>`);
-        parts.push(text(mark.text, 40, mark.y + TYPE * 0.35, "end"));
-    }
-    for (const column of scene.columns) {
-        parts.push(text(column.name, (column.left + column.right) / 2, 9, "middle"));
-        parts.push(text(column.told, (column.left + column.right) / 2, 19, "middle"));
-        parts.push(
-            `<path d="M${told(column.left - 8)} ${scene.top}V${told(height - 6)}" stroke="#999" stroke-width=".5"/>`,
-        );
-    }
-    for (const { x, y, dot, leads } of scene.dots) {
-        const ink = INKS[dot.look];
-        const hollow = dot.look === "running" || dot.look === "failed";
-        const fill = hollow ? `fill="none" stroke="${ink}" stroke-width=".8"` : `fill="${ink}"`;
-        parts.push(`<circle cx="${told(x)}" cy="${told(y)}" r="${leads ? 3 : 1.5}" ${fill}/>`);
-    }
-    for (const cut of scene.cuts) {
-        const column = scene.columns[cut.column];
-        if (!column) continue;
-        parts.push(`<path d="${steps(cut.points)}" fill="none" stroke="#000" stroke-width=".6"/>`);
-        parts.push(
-            `<path d="M${told(column.left)} ${told(cut.now)}H${told(column.right)}" stroke="#000" stroke-width=".8" stroke-dasharray="3 2"/>`,
-        );
-    }
-    parts.push(
-        `<g transform="translate(${TYPE} ${told((scene.top + scene.bottom) / 2)}) rotate(-90)">${text(metric, 0, 0, "middle")}</g>`,
-    );
-    const size = `width="${millimetres}mm" height="${told(height / MM)}mm" viewBox="0 0 ${told(width)} ${told(height)}"`;
-    return [
-        `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="Helvetica, Arial, sans-serif" font-size="${TYPE}">`,
-        `<title>${escaped(title)}</title>`,
-        `<desc>${escaped(source)}</desc>`,
-        `<metadata>${escaped(data)}</metadata>`,
-        ...parts,
-        "</svg>\n",
-    ].join("\n");
-}
-
-/** A line that goes on level until the next point. @param {readonly [number, number][]} points */
-export function steps(points) {
-    return points
-        .map(([x, y], at) => (at ? `H${x.toFixed(2)}V${y.toFixed(2)}` : `M${x.toFixed(2)} ${y.toFixed(2)}`))
-        .join("");
 }

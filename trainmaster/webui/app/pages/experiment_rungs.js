@@ -2,15 +2,12 @@
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
-import { csv, json } from "../lib/files.js";
 import { count, exact, number, plural, visible } from "../lib/format.js";
-import { eventsOf, leader, momentOf, raceSvg, sentence, valueAxis } from "../lib/rungs.js";
+import { eventsOf, leader, momentOf, sentence, valueAxis } from "../lib/rungs.js";
 import { Value } from "../ui/cells.js";
-import { Menu, toastError } from "../ui/overlay.js";
 import { stillPlease, usePlayer } from "../ui/player.js";
 import { href, place, setQuery } from "../ui/router.js";
 import { Race } from "../ui/rung_race.js";
-import { save, savePicture } from "../ui/save.js";
 import { Waiting } from "../ui/shell.js";
 import { fixedRows, Table } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
@@ -101,7 +98,6 @@ const Player = component((/** @type {{ view: ExperimentView, race: RungRace }} *
     const told = event
         ? sentence(event, { clock: clockOf(event.at), units: units[event.rung] ?? 0, unit })
         : "Before the first trial had reached a rung.";
-    const now = { race, units, moment, totals, axis, unit, bracket, mine, at };
     return div(
         { class: "tab-columns" },
         section(
@@ -138,7 +134,6 @@ const Player = component((/** @type {{ view: ExperimentView, race: RungRace }} *
                 ),
                 span({ class: "gap" }),
                 span({ class: "muted" }, "space plays, ← → step, shift to the next stop"),
-                Menu({ label: "Save the rung race", text: "Save", items: () => saveItems(view, now) }),
             ),
             Controls({ player, mine, total: events.length }),
             p(
@@ -177,6 +172,14 @@ const Player = component((/** @type {{ view: ExperimentView, race: RungRace }} *
                       told: `${told} Bracket ${bracket}: ${moment.map(words).join("; ")}. The tables below say the same.`,
                       trial: marked,
                       now: event?.number ?? 0,
+                      file: {
+                          title: `experiment ${view.board.experiment.id}, rungs of bracket ${bracket} after event ${at}`,
+                          names: [...COLUMNS],
+                          rows: () =>
+                              mine.map(one =>
+                                  COLUMNS.map(key => /** @type {Cell} */ (one[/** @type {keyof RungEvent} */ (key)])),
+                              ),
+                      },
                       onPick: trial => setQuery({ trial: trial === marked ? null : String(trial), at: String(at) }),
                   })
                 : p({ class: "muted" }, "No trial has reached a rung with a value yet."),
@@ -358,44 +361,4 @@ function clockOf(seconds) {
 /** @param {string | null} text */
 function whole(text) {
     return text !== null && /^\d{1,9}$/.test(text) ? Number(text) : 0;
-}
-
-/**
- * @typedef {object} Now
- * @property {RungRace} race
- * @property {number[]} units
- * @property {RungMoment[]} moment
- * @property {number[]} totals
- * @property {import("../lib/axes.js").Axis | null} axis
- * @property {string} unit
- * @property {number} bracket
- * @property {RungEvent[]} mine
- * @property {number} at
- */
-
-/** @param {ExperimentView} view @param {Now} now */
-function saveItems({ board }, { race, moment, totals, axis, unit, bracket, mine, at }) {
-    const name = `experiment-${board.experiment.id}-rungs-bracket-${bracket}`;
-    const head = [...COLUMNS];
-    const cells = (/** @type {RungEvent[]} */ list) =>
-        list.map(one => COLUMNS.map(key => /** @type {Cell} */ (one[/** @type {keyof RungEvent} */ (key)])));
-    const svg = (/** @type {number} */ millimetres) =>
-        axis
-            ? raceSvg(moment, totals, axis, {
-                  millimetres,
-                  unit,
-                  metric: race.metric,
-                  title: `Rungs of experiment ${board.experiment.id}, bracket ${bracket}, after event ${at}`,
-                  source: `experiment ${board.experiment.id} ${location.href}`,
-                  data: csv(head, cells(mine.filter(one => one.number <= at))),
-              })
-            : "";
-    const rows = plural(mine.length, "event");
-    return [
-        { text: "PNG", hint: "twice the size", action: () => savePicture(svg(170), `${name}.png`).catch(toastError) },
-        { text: "SVG, one column", hint: "85 mm", action: () => save(`${name}.svg`, svg(85), "image/svg+xml") },
-        { text: "SVG, two columns", hint: "170 mm", action: () => save(`${name}.svg`, svg(170), "image/svg+xml") },
-        { text: "CSV", hint: rows, action: () => save(`${name}.csv`, csv(head, cells(mine)), "text/csv") },
-        { text: "JSON", hint: rows, action: () => save(`${name}.json`, json(head, cells(mine)), "application/json") },
-    ].filter(one => axis || /^(CSV|JSON)$/.test(one.text));
 }

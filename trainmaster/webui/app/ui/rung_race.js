@@ -4,10 +4,13 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { number, visible } from "../lib/format.js";
 import { sceneOf } from "../lib/rungs.js";
 import { Drawing } from "./canvas.js";
+import { Menu } from "./overlay.js";
+import { figureItems } from "./paper.js";
 import { component, tags } from "./tags.js";
 
 /** @import { Axis } from "../lib/axes.js" */
-/** @import { Dot, DotLook, RungMoment, Scene } from "../lib/rungs.js" */
+/** @import { Figure } from "./paper.js" */
+/** @import { Dot, DotLook, RungEvent, RungMoment, Scene } from "../lib/rungs.js" */
 /** @import { Sheet } from "./canvas.js" */
 
 const { div, li, p, span, ul } = tags;
@@ -37,9 +40,10 @@ const boxOf = width => ({ left: 66, top: 40, right: width - 10, bottom: HEIGHT -
  * @property {number} trial the one that is marked; 0: none
  * @property {number} now number of the event that has just happened
  * @property {(trial: number) => void} onPick
+ * @property {Pick<Figure, "title" | "names" | "rows">} file what is saved with the drawing
  */
 export const Race = component(
-    (/** @type {RaceProperties} */ { rungs, totals, axis, unit, metric, told, trial, now, onPick }) => {
+    (/** @type {RaceProperties} */ { rungs, totals, axis, unit, metric, told, trial, now, onPick, file }) => {
         const over = useSignal(/** @type {Dot | null} */ (null));
         const width = useSignal(0);
         const scene = useMemo(
@@ -48,22 +52,9 @@ export const Race = component(
         );
         const draw = useCallback(
             (/** @type {CanvasRenderingContext2D} */ pen, /** @type {Sheet} */ sheet) => {
-                width.value = sheet.width;
-                frame(pen, sheet, scene, metric);
-                for (const look of /** @type {const} */ (["stopped", "passed", "failed", "running", "top"])) {
-                    pen.fillStyle = pen.strokeStyle = sheet.colour(LOOKS[look].colour);
-                    for (const one of scene.dots) if (one.dot.look === look) mark(pen, one.x, one.y, look, one.leads);
-                }
-                cuts(pen, sheet, scene);
-                pen.strokeStyle = sheet.colour("--series-2");
-                pen.lineWidth = 2;
-                for (const { x, y, dot } of scene.dots) {
-                    if (dot.event.number !== now && dot.event.trial !== trial) continue;
-                    pen.beginPath();
-                    pen.arc(x, y, dot.event.number === now ? 8 : 6, 0, 7);
-                    pen.stroke();
-                }
-                pen.lineWidth = 1;
+                if (!sheet.paper) width.value = sheet.width;
+                const here = sheet.paper ? sceneOf(rungs, totals, axis, boxOf(sheet.width), unit) : scene;
+                drawRace(pen, sheet, here, metric, event => event.number === now || event.trial === trial);
             },
             [scene, metric, trial, now],
         );
@@ -85,6 +76,15 @@ export const Race = component(
         const pointed = over.value;
         return div(
             { class: "race" },
+            div(
+                { class: "figure-tools" },
+                Menu({
+                    label: "Save the rung race",
+                    text: "Save",
+                    class: "plain",
+                    items: () => figureItems({ ...file, draw, height: HEIGHT }),
+                }),
+            ),
             Drawing({ label: visible(told, 500), height: HEIGHT, draw, onPointer }),
             ul(
                 { class: "legend", "aria-hidden": "true" },
@@ -102,6 +102,31 @@ export const Race = component(
         );
     },
 );
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Sheet} sheet
+ * @param {Scene} scene
+ * @param {string} metric
+ * @param {(event: RungEvent) => boolean} ringed
+ */
+function drawRace(pen, sheet, scene, metric, ringed) {
+    frame(pen, sheet, scene, metric);
+    for (const look of /** @type {const} */ (["stopped", "passed", "failed", "running", "top"])) {
+        pen.fillStyle = pen.strokeStyle = sheet.colour(LOOKS[look].colour);
+        for (const one of scene.dots) if (one.dot.look === look) mark(pen, one.x, one.y, look, one.leads);
+    }
+    cuts(pen, sheet, scene);
+    pen.strokeStyle = sheet.colour("--series-2");
+    pen.lineWidth = 2;
+    for (const { x, y, dot } of scene.dots) {
+        if (!ringed(dot.event)) continue;
+        pen.beginPath();
+        pen.arc(x, y, 7, 0, 7);
+        pen.stroke();
+    }
+    pen.lineWidth = 1;
+}
 
 /** @param {CanvasRenderingContext2D} pen @param {Sheet} sheet @param {Scene} scene @param {string} metric */
 function frame(pen, sheet, scene, metric) {
