@@ -92,7 +92,7 @@ def _spoil(master: MasterProcess, experiment: int) -> None:
     engine.dispose()
 
 
-TABS = ("", "/trials", "/space", "/story", "/cost", "/config", "/code", "/checkpoints", "/notes")
+TABS = ("", "/trials", "/space", "/rungs", "/story", "/cost", "/config", "/code", "/checkpoints", "/notes")
 TRIAL_TABS = ("", "/attempts", "/checkpoints", "/machine", "/environment", "/story")
 
 
@@ -111,6 +111,8 @@ def test_every_page_shows_texts_as_texts_and_stays_in_its_window(
         "experiments",
         *(f"experiments/{searches.small}{tab}" for tab in TABS),
         *(f"trials/{trial}{tab}" for trial in (first, second) for tab in TRIAL_TABS),
+        f"compare?trials={first},{second}&show=all&baseline={first}",
+        f"compare?experiments={searches.small},{searches.single}&code={searches.small}..{searches.single}",
     ):
         page = visitor.open(path)
         expect(page.locator("h1, .table").first).to_be_visible()

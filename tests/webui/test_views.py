@@ -23,7 +23,7 @@ CONFIG = """
 cluster_name: kestrel
 resource_manager: {type: local, slots: 4, poll_interval: 5}
 """
-TABS = ("", "/trials", "/space", "/story", "/cost", "/config", "/code", "/checkpoints", "/notes")
+TABS = ("", "/trials", "/space", "/rungs", "/story", "/cost", "/config", "/code", "/checkpoints", "/notes")
 TRIAL_TABS = ("", "/attempts", "/checkpoints", "/machine", "/environment", "/story")
 
 
