@@ -103,7 +103,7 @@ def compare(
     found = comparison.compare(services.store, caller, Wanted(kind, ids, named, x, points))
     return Comparison(
         kind=kind,
-        things=[_thing(one) for one in found.things],
+        things=[_thing(one, kind) for one in found.things],
         missing=[MissingThing(id=key, why=why) for key, why in found.missing],
         group=found.metric.group,
         metric=found.metric.name,
@@ -117,9 +117,9 @@ def compare(
     )
 
 
-def _thing(one: Compared) -> ComparedThing:
+def _thing(one: Compared, kind: str) -> ComparedThing:
     experiment, trial = one.experiment, one.trial
-    subject = trial if trial is not None and one.trials == 1 and one.id == trial.id else experiment
+    subject = trial if kind == TRIALS and trial is not None else experiment
     return ComparedThing(
         id=one.id,
         experiment=experiment.id,
