@@ -31,6 +31,7 @@ class HomeExperiment:
     metric: str
     smaller_is_better: bool
     best: float | str | None
+    best_trial: int | None
     recent: tuple[float, ...]
     trials: int
     running: int
