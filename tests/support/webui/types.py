@@ -27,6 +27,7 @@ WANTED = (
     "TrialCurves",
     "CheckpointTable",
     "Machine",
+    "LogWindow",
 )
 HEAD = """/**
  * What the master's answers hold.
