@@ -23,6 +23,7 @@ const REFRESH = 5000; // ms
 /** @type {Record<string, { text: string, load: () => Promise<TabModule> }>} */
 const TABS = {
     metrics: { text: "Metrics", load: () => import("./trial_metrics.js") },
+    log: { text: "Log", load: () => import("./trial_log.js") },
     attempts: { text: "Jobs", load: () => import("./trial_attempts.js") },
     checkpoints: { text: "Checkpoints", load: () => import("./trial_checkpoints.js") },
     machine: { text: "Machine", load: () => import("./trial_machine.js") },
