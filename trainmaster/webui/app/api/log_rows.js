@@ -158,8 +158,10 @@ export class LogRows {
     async count(focus = null) {
         this.counted = Date.now();
         try {
-            const place = focus === null ? { before: 0 } : { around: focus, before: 0 };
-            const answer = await this.ask({ ...place, after: focus === null ? 0 : 1, bins: 200 });
+            const size = { before: 0, bins: 200 };
+            const answer = await this.ask(
+                focus === null ? { ...size, after: 0 } : { ...size, around: focus, after: 1 },
+            );
             if (this.ended) return;
             batch(() => {
                 this.bins.value = answer.bins;

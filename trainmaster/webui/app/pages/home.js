@@ -237,9 +237,18 @@ const Needing = component((/** @type {RowProperties} */ { one, read }) =>
         one,
         [
             Ago({ seconds: one.since }),
-            one.failedTrial === null
-                ? null
-                : a({ href: href(`trials/${one.failedTrial}`) }, `trial ${one.failedTrial}`),
+            ...(one.failedTrial === null
+                ? []
+                : [
+                      a({ href: href(`trials/${one.failedTrial}`) }, `trial ${one.failedTrial}`),
+                      a(
+                          {
+                              href: href(`trials/${one.failedTrial}/log`, { find: "error" }),
+                              "aria-label": `first error of trial ${one.failedTrial} in its log`,
+                          },
+                          "first error",
+                      ),
+                  ]),
         ],
         [
             Steering({ one, read }),

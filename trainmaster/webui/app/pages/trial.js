@@ -125,7 +125,15 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
             span({ class: "gap" }),
             Actions({ view }),
         ),
-        trial.why ? p({ class: "thing-why" }, visible(trial.why, 1000)) : null,
+        trial.why
+            ? p(
+                  { class: "thing-why" },
+                  visible(trial.why, 1000),
+                  trial.state === "ERROR"
+                      ? [" ", a({ href: href(`trials/${trial.id}/log`, { find: "error" }) }, "First error in the log")]
+                      : null,
+              )
+            : null,
         div(
             { class: "thing-facts" },
             trial.best === null

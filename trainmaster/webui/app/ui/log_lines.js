@@ -179,8 +179,7 @@ const Line = component((/** @type {LineProperties} */ { line, position, look, be
     return div(
         {
             class: classes.join(" "),
-            "data-position": position,
-            "data-id": line.id,
+            .../** @type {{}} */ ({ "data-position": position }),
             "aria-current": chosen ? "true" : undefined,
         },
         span(

@@ -193,7 +193,7 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
     return div(
         { class: "log-filters" },
         Menu({
-            label: "Level",
+            label: level ? `Level: ${level} and worse` : "Level",
             class: level ? "on" : "",
             text: level ? `${level} and worse` : "Level",
             items: () => [
@@ -208,7 +208,7 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
         ...[
             Menu({
                 key: "rank",
-                label: "Ranks",
+                label: text("rank", "Rank"),
                 class: query.get("rank") ? "on" : "",
                 text: text("rank", "Rank"),
                 onOpen: read,
@@ -219,7 +219,7 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
             }),
             Menu({
                 key: "node",
-                label: "Nodes",
+                label: text("node", "Node"),
                 class: query.get("node") ? "on" : "",
                 text: text("node", "Node"),
                 onOpen: read,
@@ -227,7 +227,7 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
             }),
             Menu({
                 key: "job",
-                label: "Jobs",
+                label: text("job", "Job"),
                 class: query.get("job") ? "on" : "",
                 text: text("job", "Job"),
                 onOpen: read,
@@ -235,7 +235,7 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
             }),
             Menu({
                 key: "stream",
-                label: "Streams",
+                label: text("stream", "Stream"),
                 class: query.get("stream") ? "on" : "",
                 text: text("stream", "Stream"),
                 onOpen: read,
