@@ -46,7 +46,8 @@ export const LogStrip = component((/** @type {LogStripProperties} */ { rows, top
                 ])) {
                     pen.fillStyle = colour(name);
                     for (const [row, value] of strip(bins[kind] ?? [], height).entries())
-                        if (value) pen.fillRect(x + 1, row, half - 2, kind === "warnings" ? 1 : 3);
+                        if (value)
+                            pen.fillRect(x + 1, row, kind === "warnings" ? 4 : half - 2, kind === "warnings" ? 1 : 3);
                 }
             },
         [bins, total, top, height],
