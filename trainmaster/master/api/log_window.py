@@ -18,7 +18,7 @@ from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import trials
 from trainmaster.master.services.logs import log_store, log_window
 from trainmaster.master.services.logs.log_store import StoredLine
-from trainmaster.master.services.logs.log_window import Find, Place, Window
+from trainmaster.master.services.logs.log_window import Find, LogPlace, LogExcerpt
 
 router = APIRouter(prefix="/api/x1", tags=["tasks"])
 MOST = 1000  # lines before a place, and behind it
@@ -54,7 +54,7 @@ async def log(
         raise Invalid(f"whole: at most {MOST_WHOLE} lines are read whole; ask for fewer before and after.")
     await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
     await run_in_threadpool(log_store.check, services.store, services.settings.limits, where)
-    place = Place(
+    place = LogPlace(
         find=_way(find, where.search_text),
         line_id=around if find == "" else start,
         at=None if at is None else dt.datetime.fromtimestamp(at, dt.UTC),
@@ -63,7 +63,7 @@ async def log(
     )
 
     @worked
-    def look() -> Window:
+    def look() -> LogExcerpt:
         return log_window.read(
             services.store,
             services.outlines,
@@ -95,7 +95,7 @@ def _way(word: str, search: str) -> Find | None:
     return Find(word)
 
 
-def _shown(found: Window, longest: int) -> LogWindow:
+def _shown(found: LogExcerpt, longest: int) -> LogWindow:
     bins = found.bins
     return LogWindow(
         lines=[_line(line, longest) for line in found.lines],

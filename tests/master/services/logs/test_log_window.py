@@ -15,19 +15,19 @@ from tests.support.attempts import Attempts
 from trainmaster.master.services.logs import log_blocks, log_outline, log_store, log_window
 from trainmaster.master.services.logs.log_outline import Outlines
 from trainmaster.master.services.logs.log_store import LogFilter, NewLogLine, StoredLine
-from trainmaster.master.services.logs.log_window import Find, Place, Window
+from trainmaster.master.services.logs.log_window import Find, LogPlace, LogExcerpt
 from trainmaster.master.services.store import Store
 
 BATCHES = st.lists(st.lists(LINES, min_size=1, max_size=30) | st.none(), min_size=1, max_size=6)
 
 
 def look(
-    store: Store, outlines: Outlines, task: str, where: LogFilter, place: Place, *, size: int = 3, only: bool = False
-) -> Window:
+    store: Store, outlines: Outlines, task: str, where: LogFilter, place: LogPlace, *, size: int = 3, only: bool = False
+) -> LogExcerpt:
     return log_window.read(store, outlines, task, where, place, before=size, after=size, bins=7, only_matches=only)
 
 
-def check(found: Window, lines: Sequence[StoredLine], matches: Sequence[StoredLine], at: int | None, size: int) -> None:
+def check(found: LogExcerpt, lines: Sequence[StoredLine], matches: Sequence[StoredLine], at: int | None, size: int) -> None:
     """`at`: the index of the line in focus among all that are shown; None: the end."""
     middle = len(lines) if at is None else at
     first = max(0, middle - size)
@@ -96,37 +96,37 @@ def _compare(
     only: bool,
     data: st.DataObject,
 ) -> None:
-    def at(place: Place, index: int | None) -> None:
+    def at(place: LogPlace, index: int | None) -> None:
         check(look(store, outlines, task, where, place, only=only), lines, matches, index, 3)
 
-    at(Place(), None)
+    at(LogPlace(), None)
     if not lines:
-        at(Place(share=0.5), None)
+        at(LogPlace(share=0.5), None)
         return
     index = data.draw(st.integers(0, len(lines) - 1))
     line = lines[index]
-    at(Place(line_id=line.id), index)
-    at(Place(position=index), index)
-    at(Place(position=len(lines) + 5), len(lines) - 1)
+    at(LogPlace(line_id=line.id), index)
+    at(LogPlace(position=index), index)
+    at(LogPlace(position=len(lines) + 5), len(lines) - 1)
     share = index / max(1, len(lines) - 1)
-    at(Place(share=share), round(share * (len(lines) - 1)))
-    at(Place(at=line.at), next(i for i, one in enumerate(lines) if one.at >= line.at))
+    at(LogPlace(share=share), round(share * (len(lines) - 1)))
+    at(LogPlace(at=line.at), next(i for i, one in enumerate(lines) if one.at >= line.at))
     if matches:
         ids = [one.id for one in lines]
         following = next((one for one in matches if one.id > line.id), matches[0])
         earlier = next((one for one in reversed(matches) if one.id < line.id), matches[-1])
-        at(Place(Find.NEXT, line_id=line.id), ids.index(following.id))
-        at(Place(Find.PREVIOUS, line_id=line.id), ids.index(earlier.id))
-        at(Place(Find.NEXT), ids.index(matches[0].id))
-        at(Place(Find.PREVIOUS), ids.index(matches[-1].id))
+        at(LogPlace(Find.NEXT, line_id=line.id), ids.index(following.id))
+        at(LogPlace(Find.PREVIOUS, line_id=line.id), ids.index(earlier.id))
+        at(LogPlace(Find.NEXT), ids.index(matches[0].id))
+        at(LogPlace(Find.PREVIOUS), ids.index(matches[-1].id))
     errors = [i for i, one in enumerate(lines) if one.level in ("ERROR", "CRITICAL")]
-    at(Place(Find.ERROR), errors[0] if errors else None)
+    at(LogPlace(Find.ERROR), errors[0] if errors else None)
 
 
 def test_a_traceback_is_an_error_too(attempts: Attempts) -> None:
     store, task = attempts.store, attempts.attempt()
     write(store, task, [NewLogLine(f"line {number}", at=START) for number in range(5)])
-    place = Place(Find.ERROR)
+    place = LogPlace(Find.ERROR)
     assert look(store, Outlines(), task, LogFilter(), place).focus is None
     write(
         store,
@@ -143,11 +143,11 @@ def test_a_log_that_was_removed_is_counted_anew(attempts: Attempts) -> None:
     store, task = attempts.store, attempts.attempt()
     outlines = Outlines()
     write(store, task, [NewLogLine("old")] * 10)
-    assert look(store, outlines, task, LogFilter(), Place()).total == 10
+    assert look(store, outlines, task, LogFilter(), LogPlace()).total == 10
     with store.transaction() as session:
         log_blocks.forget(session, [task])
         session.execute(log_store.task_logs.delete().where(log_store.task_logs.c.task_id == task))
-    assert look(store, outlines, task, LogFilter(), Place()).total == 0
+    assert look(store, outlines, task, LogFilter(), LogPlace()).total == 0
     write(store, task, [NewLogLine("new", at=START + dt.timedelta(1))])
-    found = look(store, outlines, task, LogFilter(), Place())
+    found = look(store, outlines, task, LogFilter(), LogPlace())
     assert (found.total, found.began) == (1, START + dt.timedelta(1))

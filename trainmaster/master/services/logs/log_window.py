@@ -30,7 +30,7 @@ class Find(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class LogPlace:
     """Where a window lies: the first of these that is set, else at the log's end. `find` begins at `line_id`, or at
     the log's beginning or end; where it finds nothing more it goes on from the other end."""
 
@@ -52,7 +52,7 @@ class Bins:
 
 
 @dataclass(frozen=True)
-class Window:
+class LogExcerpt:
     """`position`: of the first line, counted from 0. `focus`: the line that was asked for; None at the end, or where
     nothing was found. `match`: the number of this match, from 1. `newest`: the last line that was counted."""
 
@@ -73,13 +73,13 @@ def read(
     outlines: Outlines,
     task_id: str,
     where: LogFilter,
-    place: Place,
+    place: LogPlace,
     *,
     before: int,
     after: int,
     bins: int,
     only_matches: bool = False,
-) -> Window:
+) -> LogExcerpt:
     """The lines around a place among those that fit `where`. Its search text marks lines; with `only_matches` it
     selects them. Matches are counted where `bins` are wanted: counting reads more than finding."""
     shown = where if only_matches else replace(where, search_text="")
@@ -104,7 +104,7 @@ def read(
         match = None
         if found is not None and focus is not None and (focus in matched or (place.find and not after)):
             match = _position(session, task_id, where, found, focus) + 1
-    return Window(
+    return LogExcerpt(
         lines=lines,
         position=reached - len(above),
         total=outline.total,
@@ -122,7 +122,7 @@ def read(
 
 
 def _focus(
-    store: Store, task_id: str, shown: LogFilter, where: LogFilter, place: Place, outline: Outline
+    store: Store, task_id: str, shown: LogFilter, where: LogFilter, place: LogPlace, outline: Outline
 ) -> int | None:
     """The id of the line that a window is around; None: it lies at the end."""
     if place.find is Find.ERROR:

@@ -19,7 +19,7 @@ export const FILTERS = ["level", ...LISTS.map(([name]) => name), "since", "until
  * The filter of an address, as the API takes it.
  * @param {URLSearchParams} query of the page's address
  */
-export function filterOf(query) {
+function filterOf(query) {
     const found = new URLSearchParams();
     const lowest = LEVELS.indexOf((query.get("level") ?? "").toUpperCase());
     if (lowest > 0) for (const level of LEVELS.slice(lowest)) found.append("levels", level);
@@ -35,7 +35,7 @@ export function filterOf(query) {
  * The search of an address, as the API takes it; empty without one.
  * @param {URLSearchParams} query
  */
-export function searchOf(query) {
+function searchOf(query) {
     const found = new URLSearchParams();
     const text = query.get("q");
     if (!text) return found;
@@ -43,6 +43,15 @@ export function searchOf(query) {
     if (query.get("regex")) found.set("enableRegex", "true");
     if (query.get("only")) found.set("onlyMatches", "true");
     return found;
+}
+
+/**
+ * Filter and search of an address, as texts that are alike where the question is.
+ * @param {string | URLSearchParams} query
+ */
+export function askedBy(query) {
+    const words = new URLSearchParams(query);
+    return { filter: filterOf(words).toString(), search: searchOf(words).toString() };
 }
 
 /**

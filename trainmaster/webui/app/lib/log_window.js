@@ -11,16 +11,17 @@ const SHORT = 1500; // pixels that are no jump
  * @typedef {object} Scale
  * @property {number} total lines
  * @property {number} view height of what is visible, in pixels
+ * @property {boolean} [wraps] whether lines may be higher than `LINE`
  */
 
-/** The height of what is scrolled. @param {Scale} scale */
-export function heightOf({ total, view }) {
-    return Math.max(view, Math.min(total * LINE, HIGHEST));
+/** The greatest position that the first visible line can have; a share of a line counts. @param {Scale} scale */
+export function lastTop({ total, view, wraps }) {
+    return Math.max(0, total - (wraps ? 1 : view / LINE));
 }
 
-/** The greatest position that the first visible line can have; a share of a line counts. @param {Scale} scale */
-export function lastTop({ total, view }) {
-    return Math.max(0, total - view / LINE);
+/** The height of what is scrolled. @param {Scale} scale */
+export function heightOf(scale) {
+    return Math.min(lastTop(scale) * LINE, HIGHEST) + scale.view;
 }
 
 /**
@@ -29,9 +30,8 @@ export function lastTop({ total, view }) {
  * @param {number} top
  */
 export function scrollOf(scale, top) {
-    const way = heightOf(scale) - scale.view;
     const last = lastTop(scale);
-    return last > 0 ? Math.min(1, Math.max(0, top / last)) * way : 0;
+    return last > 0 ? Math.min(1, Math.max(0, top / last)) * (heightOf(scale) - scale.view) : 0;
 }
 
 /**
@@ -40,27 +40,29 @@ export function scrollOf(scale, top) {
  * @param {number} top the position before
  * @param {number} from where the scroll bar was
  * @param {number} to where it is
+ * @param {(pixels: number) => number} [moved] the position that is so many pixels further, where lines are of many heights
  */
-export function topAfter(scale, top, from, to) {
+export function topAfter(scale, top, from, to, moved) {
     const way = heightOf(scale) - scale.view;
     const last = lastTop(scale);
     if (to <= 0 || way <= 0) return 0;
     if (to >= way - 0.5) return last;
-    if (last * LINE <= way + 1) return Math.min(last, to / LINE);
-    if (Math.abs(to - from) <= SHORT) return Math.min(last, Math.max(0, top + (to - from) / LINE));
-    return (to / way) * last;
+    if (!scale.wraps && last * LINE <= way + 1) return Math.min(last, to / LINE);
+    if (Math.abs(to - from) > SHORT) return (to / way) * last;
+    const next = moved && scale.wraps ? moved(to - from) : top + (to - from) / LINE;
+    return Math.min(last, Math.max(0, next));
 }
 
 /**
- * The lines that are drawn: those that are visible, and a few around.
+ * The lines that are drawn: those that are visible, and where lines are higher, enough above to fill the view.
  * @param {Scale} scale
  * @param {number} top
- * @param {number} [more] lines above and below
  * @returns {[number, number]} the first, and the one behind the last
  */
-export function drawn({ total, view }, top, more = 8) {
-    const first = Math.max(0, Math.floor(top) - more);
-    return [first, Math.min(total, Math.ceil(top + view / LINE) + more)];
+export function drawn({ total, view, wraps }, top) {
+    const room = Math.ceil(view / LINE) + 1;
+    const first = Math.max(0, Math.floor(wraps ? Math.min(top, total - room) : top));
+    return [first, Math.min(total, Math.floor(Math.max(first, top)) + room)];
 }
 
 /**

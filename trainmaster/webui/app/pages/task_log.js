@@ -4,7 +4,7 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { shellWord } from "../lib/files.js";
 import { visible } from "../lib/format.js";
-import { LogView } from "../ui/log_view.js";
+import { toastError } from "../ui/overlay.js";
 import { dataAddress, place } from "../ui/router.js";
 import { usePlace, Waiting } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
@@ -17,11 +17,17 @@ export const Page = component(() => {
     const { id = "" } = place.value.names;
     const found = useSignal(/** @type {Task | null} */ (null));
     const said = useSignal("");
+    const loaded = useSignal(/** @type {{ LogView: typeof import("../ui/log_view.js").LogView } | null} */ (null));
     usePlace([
         { text: "Tasks", to: "" },
         { text: `log of ${id}`, to: `tasks/${id}/log` },
     ]);
     const address = dataAddress.value;
+    useEffect(() => {
+        import("../ui/log_view.js").then(module => {
+            loaded.value = module;
+        }, toastError);
+    }, []);
     useEffect(() => {
         get(address).then(
             answer => {
@@ -49,7 +55,9 @@ export const Page = component(() => {
                 task.endTime ? span({ class: "muted" }, "has ended") : null,
             ),
         ),
-        div({ class: "tab" }, LogView({ task: id, live: !task.endTime, command: `det task logs ${shellWord(id)}` })),
+        div({ class: "tab" }, loaded.value
+                ? loaded.value.LogView({ task: id, live: !task.endTime, command: `det task logs ${shellWord(id)}` })
+                : Waiting({})),
     );
 });
 

@@ -45,7 +45,10 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
     const busy = useRef(0); // a timer while the reader scrolls
     const width = useSignal(0);
     const total = rows.total.value;
-    const scale = { total, view: view.value };
+    const scale = { total, view: view.value, wraps: look.wrap };
+    const wraps = useRef(look.wrap);
+    wraps.current = look.wrap;
+    const place = useRef({ first: 0, offset: 0 }); // the first drawn line, and the pixels of it and others above the edge
     void rows.version.value;
     // The last line of all is at the lower edge for who follows, and nothing else moves by what comes.
     const at = following.value ? lastTop(scale) : Math.min(top.value, Math.max(0, total - 1));
@@ -69,26 +72,37 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
     const settle = () => {
         const element = scroller.current;
         if (!element || busy.current || frame.current) return;
-        const now = { total: rows.total.peek(), view: view.peek() };
+        const now = { total: rows.total.peek(), view: view.peek(), wraps: wraps.current };
         const wanted = Math.round(scrollOf(now, following.peek() ? lastTop(now) : top.peek()));
         if (Math.abs(element.scrollTop - wanted) > 1) element.scrollTop = wanted;
         bar.current = element.scrollTop;
     };
     useLayoutEffect(settle);
-    const [first, end] = drawn({ total, view: view.value }, at, 0);
+    const [first, end] = drawn(scale, at);
     useEffect(() => rows.want(first, end), [first, end, rows, rows.version.value]);
     useLayoutEffect(() => {
         const element = shift.current;
         if (!element) return;
-        if (!look.wrap) {
-            element.style.transform = `translateY(${Math.round(-(at - first) * LINE)}px)`;
-            return;
+        let offset = (at - first) * LINE;
+        if (look.wrap) {
+            const line = /** @type {HTMLElement | undefined} */ (element.children[Math.floor(at) - first]);
+            const wanted = line ? line.offsetTop + (at % 1) * line.offsetHeight : 0;
+            const most = Math.max(0, element.offsetHeight - view.value); // at which the last line is at the lower edge
+            offset = following.value ? most : Math.min(wanted, end === total ? most : wanted);
+            if (busy.current && !following.value && end === total && wanted >= most) following.value = true;
         }
-        const whole = element.getBoundingClientRect().height;
-        const head = element.firstElementChild?.getBoundingClientRect().height ?? LINE;
-        const atTheEnd = at >= lastTop(scale) - 0.01;
-        element.style.transform = `translateY(${Math.round(atTheEnd ? Math.min(0, view.value - whole) : -(at - first) * head)}px)`;
+        place.current = { first, offset };
+        element.style.transform = `translateY(${Math.round(-offset)}px)`;
     });
+    /** The position that is so many pixels further than what is seen, by the heights that lines have. @param {number} pixels */
+    const moved = pixels => {
+        const lines = /** @type {HTMLElement[]} */ ([...(shift.current?.children ?? [])]);
+        const to = place.current.offset + pixels;
+        const index = lines.findLastIndex(line => line.offsetTop <= to);
+        const line = lines[index];
+        if (!line) return place.current.first + to / LINE;
+        return place.current.first + index + Math.min(1, (to - line.offsetTop) / line.offsetHeight);
+    };
 
     const scrolled = () => {
         if (frame.current) return;
@@ -98,8 +112,8 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
             if (!element) return;
             const to = element.scrollTop;
             if (Math.abs(to - bar.current) < 1) return;
-            const now = { total: rows.total.peek(), view: view.peek() };
-            const next = topAfter(now, following.peek() ? lastTop(now) : top.peek(), bar.current, to);
+            const now = { total: rows.total.peek(), view: view.peek(), wraps: wraps.current };
+            const next = topAfter(now, following.peek() ? lastTop(now) : top.peek(), bar.current, to, moved);
             bar.current = to;
             clearTimeout(busy.current);
             busy.current = setTimeout(() => {
@@ -186,9 +200,12 @@ const Line = component((/** @type {LineProperties} */ { line, position, look, be
             { class: "log-gutter" },
             span({ class: "log-number" }, String(position + 1)),
             time ? span({ class: "log-time", title: exact(line.at * 1000) }, time) : null,
-            line.rank === null || look.side.length
+            look.side.length
                 ? null
-                : span({ class: "log-rank", title: line.node ? visible(line.node, 80) : undefined }, `r${line.rank}`),
+                : span(
+                      { class: "log-rank", title: line.node ? visible(line.node, 80) : undefined },
+                      line.rank === null ? "" : `r${line.rank}`,
+                  ),
             span({ class: "log-level" }, MARKS[line.level] ?? ""),
         ),
         span(

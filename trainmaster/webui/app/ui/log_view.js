@@ -8,7 +8,7 @@ import { comebacks } from "../api/http.js";
 import { follow } from "../api/live.js";
 import { LogRows } from "../api/log_rows.js";
 import { count, plural, visible } from "../lib/format.js";
-import { filterOf, listOf, searchOf } from "../lib/log_text.js";
+import { askedBy, listOf } from "../lib/log_text.js";
 import { centred, lastTop, revealed } from "../lib/log_window.js";
 import { LogLines } from "./log_lines.js";
 import { LogStrip } from "./log_strip.js";
@@ -34,8 +34,7 @@ const NOTED = 400; // ms of no scrolling after which the address says where the 
  */
 export const LogView = component((/** @type {LogViewProperties} */ { task, live, command }) => {
     const { query } = place.value;
-    const filter = filterOf(query).toString();
-    const search = searchOf(query).toString();
+    const { filter, search } = askedBy(query);
     const rows = useMemo(
         () => new LogRows(task, new URLSearchParams(filter), new URLSearchParams(search)),
         [task, filter, search],
@@ -45,7 +44,7 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
     const following = useSignal(false);
     const field = useRef(/** @type {HTMLInputElement | null} */ (null));
     const chosen = Number(query.get("line")) || null;
-    const scale = () => ({ total: rows.total.peek(), view: view.peek() });
+    const scale = () => ({ total: rows.total.peek(), view: view.peek(), wraps: place.peek().query.has("wrap") });
 
     /**
      * Shows a window's focus.
@@ -253,7 +252,9 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
             LogLines({ rows, look, top, view, following, chosen, onChoose: choose }),
             LogStrip({
                 rows,
-                top: following.value ? lastTop({ total: rows.total.value, view: view.value }) : top.value,
+                top: following.value
+                    ? lastTop({ total: rows.total.value, view: view.value, wraps: look.wrap })
+                    : top.value,
                 view,
                 onShare,
             }),
