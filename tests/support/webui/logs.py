@@ -26,7 +26,8 @@ _LINES = f"""
            n % {RANKS}, 'node' || n % {NODES}, CASE WHEN n % 7 = 0 THEN 'stderr' ELSE 'stdout' END, 'task',
            CASE WHEN n % {ERROR_EVERY} = {FIRST_ERROR} THEN 'line ' || n || ' needle: CUDA error: out of memory'
                 WHEN n % {WARNING_EVERY} = 5 THEN 'line ' || n || ' \x1b[33mthe loader is slow\x1b[0m'
-                ELSE 'line ' || n || ' epoch ' || n / 1000 || ' loss=' || n % 997 / 997.0 || ' throughput 1234 img/s' END
+                ELSE 'line ' || n || ' epoch ' || n / 1000 || ' loss=' || n % 997 / 997.0 || ' throughput 1234 img/s'
+           END
     FROM generate_series(1, :lines) AS t(n)"""
 
 

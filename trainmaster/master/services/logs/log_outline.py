@@ -89,8 +89,9 @@ class Outline:
         while len(joined) > MOST_PARTS:
             small *= 2
             joined = _joined(joined, small)
-        columns = [array("q", values) for values in zip(*joined, strict=True)] or [array("q") for _ in Part._fields]
-        return Outline(self.began, newest, *columns, ends=list(accumulate(columns[2])))
+        columns = zip(*joined, strict=True) if joined else [()] * len(Part._fields)
+        firsts, lasts, lines, warnings, errors = (array("q", values) for values in columns)
+        return Outline(self.began, newest, firsts, lasts, lines, warnings, errors, list(accumulate(lines)))
 
     def _part(self, at: int) -> Part:
         return Part(self.firsts[at], self.lasts[at], self.lines[at], self.warnings[at], self.errors[at])
