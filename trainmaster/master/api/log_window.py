@@ -18,7 +18,7 @@ from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import trials
 from trainmaster.master.services.logs import log_store, log_window
 from trainmaster.master.services.logs.log_store import StoredLine
-from trainmaster.master.services.logs.log_window import Find, LogPlace, LogExcerpt
+from trainmaster.master.services.logs.log_window import Find, LogExcerpt, LogPlace
 
 router = APIRouter(prefix="/api/x1", tags=["tasks"])
 MOST = 1000  # lines before a place, and behind it

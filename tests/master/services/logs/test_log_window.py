@@ -15,7 +15,7 @@ from tests.support.attempts import Attempts
 from trainmaster.master.services.logs import log_blocks, log_outline, log_store, log_window
 from trainmaster.master.services.logs.log_outline import Outlines
 from trainmaster.master.services.logs.log_store import LogFilter, NewLogLine, StoredLine
-from trainmaster.master.services.logs.log_window import Find, LogPlace, LogExcerpt
+from trainmaster.master.services.logs.log_window import Find, LogExcerpt, LogPlace
 from trainmaster.master.services.store import Store
 
 BATCHES = st.lists(st.lists(LINES, min_size=1, max_size=30) | st.none(), min_size=1, max_size=6)
@@ -27,7 +27,9 @@ def look(
     return log_window.read(store, outlines, task, where, place, before=size, after=size, bins=7, only_matches=only)
 
 
-def check(found: LogExcerpt, lines: Sequence[StoredLine], matches: Sequence[StoredLine], at: int | None, size: int) -> None:
+def check(
+    found: LogExcerpt, lines: Sequence[StoredLine], matches: Sequence[StoredLine], at: int | None, size: int
+) -> None:
     """`at`: the index of the line in focus among all that are shown; None: the end."""
     middle = len(lines) if at is None else at
     first = max(0, middle - size)

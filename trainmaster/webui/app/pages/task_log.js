@@ -55,9 +55,12 @@ export const Page = component(() => {
                 task.endTime ? span({ class: "muted" }, "has ended") : null,
             ),
         ),
-        div({ class: "tab" }, loaded.value
+        div(
+            { class: "tab" },
+            loaded.value
                 ? loaded.value.LogView({ task: id, live: !task.endTime, command: `det task logs ${shellWord(id)}` })
-                : Waiting({})),
+                : Waiting({}),
+        ),
     );
 });
 
