@@ -143,7 +143,11 @@ export class LogRows {
         this.asked.add(piece);
         try {
             const answer = await this.ask({ position: piece * PIECE, before: 0, after: PIECE, bins: 0 });
-            if (!this.ended) batch(() => this.take(answer));
+            if (this.ended) return;
+            batch(() => {
+                this.take(answer);
+                this.failed.value = "";
+            });
         } catch (error) {
             this.failed.value = error instanceof Error ? error.message : String(error);
         } finally {

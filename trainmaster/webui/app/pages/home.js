@@ -241,13 +241,14 @@ const Needing = component((/** @type {RowProperties} */ { one, read }) =>
                 ? []
                 : [
                       a({ href: href(`trials/${one.failedTrial}`) }, `trial ${one.failedTrial}`),
-                      a(
-                          {
-                              href: href(`trials/${one.failedTrial}/log`, { find: "error" }),
-                              "aria-label": `first error of trial ${one.failedTrial} in its log`,
-                          },
-                          "first error",
-                      ),
+                      may("VIEW_EXPERIMENT_ARTIFACTS", one.workspaceId) &&
+                          a(
+                              {
+                                  href: href(`trials/${one.failedTrial}/log`, { find: "error" }),
+                                  "aria-label": `first error of trial ${one.failedTrial} in its log`,
+                              },
+                              "first error",
+                          ),
                   ]),
         ],
         [

@@ -86,16 +86,18 @@ export const Page = component(() => {
         Head({ view }),
         nav(
             { class: "tabs", "aria-label": "Views of the trial" },
-            Object.entries(TABS).map(([name, { text }]) =>
-                a(
-                    {
-                        key: name,
-                        href: href(name === "metrics" ? `trials/${id}` : `trials/${id}/${name}`),
-                        "aria-current": name === tab ? "page" : undefined,
-                    },
-                    text,
+            Object.entries(TABS)
+                .filter(([name]) => name !== "log" || may("VIEW_EXPERIMENT_ARTIFACTS", head.workspaceId))
+                .map(([name, { text }]) =>
+                    a(
+                        {
+                            key: name,
+                            href: href(name === "metrics" ? `trials/${id}` : `trials/${id}/${name}`),
+                            "aria-current": name === tab ? "page" : undefined,
+                        },
+                        text,
+                    ),
                 ),
-            ),
         ),
         div(
             { class: "tab" },
@@ -129,7 +131,7 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
             ? p(
                   { class: "thing-why" },
                   visible(trial.why, 1000),
-                  trial.state === "ERROR"
+                  trial.state === "ERROR" && may("VIEW_EXPERIMENT_ARTIFACTS", trial.workspaceId)
                       ? [" ", a({ href: href(`trials/${trial.id}/log`, { find: "error" }) }, "First error in the log")]
                       : null,
               )
