@@ -132,6 +132,20 @@ def test_what_was_measured(experiment: Experiment) -> None:
     assert trial.story()[-1].after == "COMPLETED"
 
 
+def test_a_part_of_a_log(master: Master, experiment: Experiment) -> None:
+    trial = experiment.first_trial()
+    task = trial.task_id
+    log = [line.number for line in trial.logs()]
+    end = master.cluster.log_window(task, before=2, bins=4)
+    assert [line["id"] for line in end["lines"]] == log[-2:]
+    assert (end["total"], end["position"]) == (len(log), len(log) - 2)
+    assert end["bins"]
+    assert sum(end["bins"]["lines"]) == len(log)
+    found = master.cluster.log_window(task, around=log[1], before=1, after=1)
+    assert [line["id"] for line in found["lines"]] == log[:2]
+    assert master.cluster.log_window(task, find="next", searchText="no such text")["focus"] is None
+
+
 def test_checkpoints_are_copied_whole(experiment: Experiment, tmp_path: Path) -> None:
     (checkpoint,) = experiment.checkpoints()
     (trial,) = experiment.trials()

@@ -20,6 +20,7 @@ PATH = Path(wire.__file__)
 WANTED = (
     *("Experiment", "Trial", "Checkpoint-Output", "Model", "ModelVersion", "Workspace", "Project", "Template"),
     *("User", "TokenInfo", "Webhook", "ResourcePool", "Pagination"),
+    "LogWindow",
 )
 HEAD = '''"""What a master's answers hold, as types for type checkers.
 

@@ -276,3 +276,97 @@ def test_what_is_compared_is_ordered_and_measured_against_a_baseline(call: Call)
     assert [call("comparison", "told", value) for value in (None, 1234, 0.5, ["a", "b"], True)] == [
         *("–", "1\u2009234", "0.5000", "a, b", "true")
     ]
+
+
+ESC = "\x1b"
+ANSI = {
+    "plain": [("plain", "")],
+    f"{ESC}[31mred{ESC}[0m and {ESC}[1;94mblue{ESC}[22m": [
+        ("red", "ansi-1"),
+        (" and ", ""),
+        ("blue", "ansi-12 ansi-bold"),
+    ],
+    f"{ESC}[38;5;208mx{ESC}[48;5;17my{ESC}[39;49mz": [("x", "ansi-208"), ("y", "ansi-208 ansi-on-17"), ("z", "")],
+    f"{ESC}[38;2;255;0;0mx{ESC}[m": [("x", "ansi-196")],
+    f"{ESC}[38:5:9mx": [("x", "ansi-9")],
+    f"{ESC}[7;32mx": [("x", "ansi-on-2")],
+    f"{ESC}[2J{ESC}[10;5Hx{ESC}[?25l{ESC}7{ESC}(By": [("xy", "")],
+    f"{ESC}]0;title\x07x{ESC}]8;;http://evil.example{ESC}\\y{ESC}]8;;{ESC}\\": [("xy", "")],
+    f"{ESC}]8;;http://never.ends": [],
+    f"x{ESC}[3": [("x", "")],
+    f"x{ESC}": [("x", "")],
+    "10%\r20%\r": [("20%", "")],
+    f"{ESC}[38;5;999mx{ESC}[38;7mz": [("xz", "")],
+    "": [],
+}
+
+
+def test_colours_of_programs_are_kept_and_their_other_escapes_dropped(call: Call) -> None:
+    found = {text: [(one["text"], one["style"]) for one in call("ansi", "pieces", text)] for text in ANSI}
+    assert found == ANSI
+    assert call("ansi", "plain", f"a{ESC}[31mb") == "ab"
+    colours = [call("ansi", "paletteColour", number) for number in (16, 196, 231, 232, 255)]
+    assert colours == ["rgb(0, 0, 0)", "rgb(255, 0, 0)", "rgb(255, 255, 255)", "rgb(8, 8, 8)", "rgb(238, 238, 238)"]
+
+
+def test_a_scroll_bar_reaches_every_line(call: Call) -> None:
+    view = 720  # forty lines
+    for total in (0, 10, 40, 41, 5_000, 444_000, 1_000_000, 30_000_000):
+        scale = {"total": total, "view": view}
+        height, last = call("log_window", "heightOf", scale), call("log_window", "lastTop", scale)
+        assert view <= height <= 8_000_000 + view
+        assert last == max(0, total - 40)
+        assert call("log_window", "topAfter", scale, 0, 0, height) == last
+        assert call("log_window", "topAfter", scale, last, height - view, 0) == 0
+        for share in (0.1, 0.5, 0.77):
+            top = round(last * share)
+            bar = call("log_window", "scrollOf", scale, top)
+            found = call("log_window", "topAfter", scale, 0, bar + 10_000, bar)
+            assert found == pytest.approx(top, abs=1e-6 * max(1, total))
+            # A turn of the wheel moves by what is seen, however long the log is.
+            if 10 < top < last - 10:
+                assert call("log_window", "topAfter", scale, top, bar, bar + 90) == pytest.approx(top + 5, abs=1e-3)
+    wrapped = {"total": 10, "view": view, "wraps": True}
+    assert call("log_window", "lastTop", wrapped) == 9
+    assert call("log_window", "heightOf", wrapped) == 9 * 18 + view
+    assert call("log_window", "drawn", wrapped, 8.5) == [0, 10]
+    assert call("log_window", "drawn", {"total": 1000, "view": view}, 10.5) == [10, 51]
+    assert call("log_window", "centred", {"total": 1000, "view": view}, 500) == 480.5
+    assert call("log_window", "centred", {"total": 1000, "view": view}, 5) == 0
+    assert [call("log_window", "revealed", {"total": 1000, "view": view}, 100, at) for at in (90, 120, 140)] == [
+        *(90, 100, 101)
+    ]
+    assert call("log_window", "strip", [0, 3, 0, 1], 2) == [3, 1]
+    assert call("log_window", "strip", [5, 0], 4) == [5, 5, 0, 0]
+
+
+def test_an_address_says_what_of_a_log_is_asked_for(call: Call) -> None:
+    asked = "level=error&rank=0,-1&node=n1&job=t.1&stream=stderr&since=2026-01-01&q=a b&regex=1&only=1&other=1"
+    assert call("log_text", "askedBy", asked) == {
+        "filter": "levels=ERROR&levels=CRITICAL&rankIds=0&rankIds=-1&agentIds=n1&allocationIds=t.1&stdtypes=stderr"
+        "&timestampAfter=2026-01-01",
+        "search": "searchText=a+b&enableRegex=true&onlyMatches=true",
+    }
+    assert call("log_text", "askedBy", "level=&rank=&only=1") == {"filter": "", "search": ""}
+    assert call("log_text", "toggled", ["a", "b"], "a") == ["b"]
+    assert call("log_text", "toggled", ["a"], "b") == ["a", "b"]
+
+
+def test_times_of_lines(call: Call) -> None:
+    at, began = 1_767_225_600 + 3725.25, 1_767_225_600
+    assert call("log_text", "stamp", at, "", began, 0) == "01-01 02:02:05"
+    assert call("log_text", "stamp", at, "start", began, 0) == "+1:02:05.2"
+    assert call("log_text", "stamp", at, "ago", began, at + 65) == "−1 min 5 s"
+    assert call("log_text", "stamp", at, "none", began, 0) == ""
+
+
+def test_what_a_search_finds_is_cut_out(call: Call) -> None:
+    assert call("log_text", "placesOf", "Loss a loss", "LOSS") == [[0, 4], [7, 11]]
+    assert call("log_text", "placesOf", "aaa", "aa") == [[0, 2]]
+    assert call("log_text", "placesOf", "abc", "") == []
+    parts = call(
+        "log_text", "withPlaces", [{"text": "abc", "style": "x"}, {"text": "def", "style": ""}], [[1, 4], [5, 6]]
+    )
+    assert [(one["text"], one["style"], one["found"]) for one in parts] == [
+        ("a", "x", False), ("bc", "x", True), ("d", "", True), ("e", "", False), ("f", "", True),
+    ]  # fmt: skip

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.client.errors import MasterUnreachable
 from trainmaster.client.patience import Notice, Patience, followed
 from trainmaster.client.resource import Json, Resource, word
+
+if TYPE_CHECKING:
+    from trainmaster.client import wire
 
 PAUSE = 0.5  # seconds before a log is asked for that the master has ended
 
@@ -141,6 +144,50 @@ class ClusterView(Resource):
             return bool(self._get(f"tasks/{word(task_id)}")["task"].get("endTime"))
 
         yield from followed(read, lambda line: int(line["id"]), has_ended, last, waiting)
+
+    def log_window(
+        self,
+        task_id: str,
+        *,
+        around: int | None = None,
+        at: float | None = None,
+        share: float | None = None,
+        find: str = "",
+        start: int | None = None,
+        before: int = 200,
+        after: int = 200,
+        bins: int = 0,
+        **where: Any,
+    ) -> wire.LogWindow:
+        """Read a few lines of a task's log, wherever they are in it; its last lines without a place. A log of a
+        million lines takes no longer than a short one.
+
+        Args:
+            task_id: Id of the task; of a trial, `Trial.task_id`.
+            around: Id of a line.
+            at: A time in seconds since 1970: of the first line that is not older.
+            share: How far into the log, from 0 to 1.
+            find: `next` or `previous` match of `searchText`, or `error` for the first error or traceback.
+            start: Id of the line from which `find` goes on; None for the beginning, or the end.
+            before: Lines before that place, at most 1000.
+            after: Lines from that place on, at most 1000.
+            bins: Parts of the log in which lines, warnings, errors and matches are counted, at most 400; 0 counts
+                nothing, matches neither.
+            where: Filters, named as in the API: levels, rankIds, searchText, enableRegex, onlyMatches ...
+
+        Returns:
+            The lines, the position of the first one, the number of all, and the counts.
+
+        Raises:
+            NoSuchThing: There is no such task.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call, as for a search that cannot be read.
+        """
+        place = {"around": around, "at": at, "share": share, "find": find or None, "from": start}
+        query = {**place, "before": before, "after": after, "bins": bins, **where}
+        found: Any = self._http.request("GET", f"/api/x1/tasks/{word(task_id)}/log", query=query)
+        window: wire.LogWindow = found
+        return window
 
     def usage(self, after: str, before: str) -> list[Json]:
         """List what held slots in a period.

@@ -71,6 +71,26 @@ class Experiment(TypedDict):
     externalExperimentId: str | None
 
 
+class LogBins(TypedDict):
+    lines: list[int]
+    warnings: list[int]
+    errors: list[int]
+    matches: list[int] | None
+
+
+class LogWindow(TypedDict):
+    lines: list[WindowLine]
+    position: int
+    total: int
+    newest: int
+    began: float | None
+    focus: int | None
+    match: int | None
+    matches: int | None
+    matched: list[int]
+    bins: LogBins | None
+
+
 class Model(TypedDict):
     id: int
     name: str
@@ -243,6 +263,18 @@ class Webhook(TypedDict):
     triggers: list[Trigger]
     failedAt: str | None
     failure: str
+
+
+class WindowLine(TypedDict):
+    id: int
+    at: float
+    level: str
+    rank: int | None
+    node: str | None
+    attempt: int | None
+    stream: str | None
+    text: str
+    cut: int
 
 
 class Workspace(TypedDict):

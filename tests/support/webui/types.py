@@ -30,6 +30,7 @@ WANTED = (
     "CheckpointTable",
     "Machine",
     "UsageAnswer",
+    "LogWindow",
 )
 HEAD = """/**
  * What the master's answers hold.

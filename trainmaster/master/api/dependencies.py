@@ -34,6 +34,7 @@ from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.errors import AccessDenied, Forbidden, Unauthenticated
 from trainmaster.master.services.experiments.experiments import SiteDefaults
 from trainmaster.master.services.files.user_files import UserFiles
+from trainmaster.master.services.logs.log_outline import Outlines
 from trainmaster.master.services.resources import agents
 from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.master.services.tasks.idle import Uses
@@ -67,6 +68,7 @@ class Services:
     guesses: PasswordGuesses = field(default_factory=PasswordGuesses)
     shares: Shares = field(default_factory=lambda: Shares(Limits().waiting))
     uses: Uses = field(default_factory=Uses)
+    outlines: Outlines = field(default_factory=Outlines)
     password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSWORD_CHECKS))
 
     @cached_property

@@ -153,6 +153,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {V1}/tasks/{{task_id}}": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/tasks/{{task_id}}/logs": P.VIEW_EXPERIMENT_ARTIFACTS,
     f"GET {V1}/tasks/{{task_id}}/logs/fields": P.VIEW_EXPERIMENT_ARTIFACTS,
+    f"GET {X1}/tasks/{{task_id}}/log": P.VIEW_EXPERIMENT_ARTIFACTS,
     f"GET {V1}/tasks/{{task_id}}/context_directory": P.VIEW_EXPERIMENT_ARTIFACTS,
     f"GET {V1}/allocations/{{allocation_id}}": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/checkpoints/{{uuid}}": P.VIEW_EXPERIMENT_ARTIFACTS,

@@ -287,6 +287,13 @@ export interface HomeTask {
     address: string | null;
 }
 
+export interface LogBins {
+    lines: (number)[];
+    warnings: (number)[];
+    errors: (number)[];
+    matches: (number)[] | null;
+}
+
 export interface LogLine {
     id: number;
     at: number;
@@ -296,6 +303,19 @@ export interface LogLine {
     attempt: number | null;
     stream: string | null;
     text: string;
+}
+
+export interface LogWindow {
+    lines: (WindowLine)[];
+    position: number;
+    total: number;
+    newest: number;
+    began: number | null;
+    focus: number | null;
+    match: number | null;
+    matches: number | null;
+    matched: (number)[];
+    bins: LogBins | null;
 }
 
 export interface Machine {
@@ -511,4 +531,16 @@ export interface User {
     modifiedAt: string;
     lastAuthAt?: string | null;
     agentUserGroup?: AgentUserGroup | null;
+}
+
+export interface WindowLine {
+    id: number;
+    at: number;
+    level: string;
+    rank: number | null;
+    node: string | null;
+    attempt: number | null;
+    stream: string | null;
+    text: string;
+    cut: number;
 }

@@ -124,9 +124,9 @@ def spans(
     b = log_blocks.c
     low, high, most = after, upto, 4
     while low < high:
-        query = select(b.first_id, b.last_id).where(b.task_id == task_id, b.last_id > low, b.last_id <= high)
+        query = select(b.first_id, b.last_id).where(b.task_id == task_id, b.last_id > low, b.first_id <= high)
         query = query.where(*conditions).order_by(b.last_id.desc() if newest_first else b.last_id).limit(most)
-        found = [Span(max(row.first_id - 1, after), row.last_id) for row in session.execute(query)]
+        found = [Span(max(row.first_id - 1, after), min(row.last_id, upto)) for row in session.execute(query)]
         yield from _joined(found)
         if len(found) < most:
             return

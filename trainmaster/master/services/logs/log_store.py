@@ -211,19 +211,20 @@ def read(
     where: LogFilter,
     *,
     after_id: int = 0,
+    upto_id: int = _LAST_ID,
     limit: int | None = None,
     newest_first: bool = False,
 ) -> list[StoredLine]:
-    """Lines with an id above `after_id`, oldest first, or newest first."""
+    """Lines with an id above `after_id` and up to `upto_id`, oldest first, or newest first."""
     t = task_logs.c
     after = max(after_id, where.after_id)
-    of_lines, of_blocks = _conditions(where)
+    of_lines, of_blocks = conditions(where)
     query = select(task_logs).where(t.task_id == task_id, *of_lines)
     query = query.order_by(t.id.desc() if newest_first else t.id)
     found: list[RowMapping] = []
     with store.transaction() as session:
-        upto = log_blocks.upto(session, task_id) if of_blocks else 0
-        behind = Span(max(after, upto), _LAST_ID)
+        upto = min(log_blocks.upto(session, task_id), upto_id) if of_blocks else 0
+        behind = Span(max(after, upto), upto_id)
         spans = log_blocks.spans(session, task_id, of_blocks, after, upto, newest_first)
         for span in chain([behind], spans) if newest_first else chain(spans, [behind]):
             part = query.where(t.id > span.after, t.id <= span.last)
@@ -235,7 +236,7 @@ def read(
     return [StoredLine(**{**row, "level": LEVELS[row["level"]], "log": shown(row["log"])}) for row in found]
 
 
-def _conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
+def conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
     """The conditions on lines, and those on blocks that may hold such lines: none without a filter."""
     t, b = task_logs.c, blocks.c
     of_lines: list[ColumnElement[bool]] = []

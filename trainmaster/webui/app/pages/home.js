@@ -237,9 +237,19 @@ const Needing = component((/** @type {RowProperties} */ { one, read }) =>
         one,
         [
             Ago({ seconds: one.since }),
-            one.failedTrial === null
-                ? null
-                : a({ href: href(`trials/${one.failedTrial}`) }, `trial ${one.failedTrial}`),
+            ...(one.failedTrial === null
+                ? []
+                : [
+                      a({ href: href(`trials/${one.failedTrial}`) }, `trial ${one.failedTrial}`),
+                      may("VIEW_EXPERIMENT_ARTIFACTS", one.workspaceId) &&
+                          a(
+                              {
+                                  href: href(`trials/${one.failedTrial}/log`, { find: "error" }),
+                                  "aria-label": `first error of trial ${one.failedTrial} in its log`,
+                              },
+                              "first error",
+                          ),
+                  ]),
         ],
         [
             Steering({ one, read }),

@@ -23,6 +23,7 @@ const REFRESH = 5000; // ms
 /** @type {Record<string, { text: string, load: () => Promise<TabModule> }>} */
 const TABS = {
     metrics: { text: "Metrics", load: () => import("./trial_metrics.js") },
+    log: { text: "Log", load: () => import("./trial_log.js") },
     attempts: { text: "Jobs", load: () => import("./trial_attempts.js") },
     checkpoints: { text: "Checkpoints", load: () => import("./trial_checkpoints.js") },
     machine: { text: "Machine", load: () => import("./trial_machine.js") },
@@ -85,16 +86,18 @@ export const Page = component(() => {
         Head({ view }),
         nav(
             { class: "tabs", "aria-label": "Views of the trial" },
-            Object.entries(TABS).map(([name, { text }]) =>
-                a(
-                    {
-                        key: name,
-                        href: href(name === "metrics" ? `trials/${id}` : `trials/${id}/${name}`),
-                        "aria-current": name === tab ? "page" : undefined,
-                    },
-                    text,
+            Object.entries(TABS)
+                .filter(([name]) => name !== "log" || may("VIEW_EXPERIMENT_ARTIFACTS", head.workspaceId))
+                .map(([name, { text }]) =>
+                    a(
+                        {
+                            key: name,
+                            href: href(name === "metrics" ? `trials/${id}` : `trials/${id}/${name}`),
+                            "aria-current": name === tab ? "page" : undefined,
+                        },
+                        text,
+                    ),
                 ),
-            ),
         ),
         div(
             { class: "tab" },
@@ -124,7 +127,15 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
             span({ class: "gap" }),
             Actions({ view }),
         ),
-        trial.why ? p({ class: "thing-why" }, visible(trial.why, 1000)) : null,
+        trial.why
+            ? p(
+                  { class: "thing-why" },
+                  visible(trial.why, 1000),
+                  trial.state === "ERROR" && may("VIEW_EXPERIMENT_ARTIFACTS", trial.workspaceId)
+                      ? [" ", a({ href: href(`trials/${trial.id}/log`, { find: "error" }) }, "First error in the log")]
+                      : null,
+              )
+            : null,
         trial.stop === "searcher"
             ? p(
                   { class: "thing-why" },

@@ -2,16 +2,17 @@
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
+import { plain } from "../lib/ansi.js";
 import { plural, visible } from "../lib/format.js";
 import { Chart } from "../ui/chart.js";
-import { place, setQuery } from "../ui/router.js";
+import { href, place, setQuery } from "../ui/router.js";
 import { Waiting } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { TrialView } from "./trial.js" */
 /** @import { TrialCurves } from "../../types/api.d.ts" */
 
-const { button, code, div, input, label, option, p, pre, select, span } = tags;
+const { a, button, code, div, input, label, option, p, pre, select, span } = tags;
 
 const AT_ONCE = 12; // charts; more on demand
 const WAYS = /** @type {const} */ ([
@@ -122,14 +123,21 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
                   div(
                       { class: "section-head" },
                       span({ class: "chart-title" }, "Last lines"),
+                      a({ href: href(`trials/${trial.id}/log`) }, "The whole log"),
                       code(null, `det trial logs -f ${trial.id}`),
                   ),
                   pre(
                       { class: "last-lines", tabIndex: 0, "aria-label": "The last lines of the log" },
                       log.map(line =>
-                          span(
-                              { key: line.id, class: `log-${line.level.toLowerCase()}` },
-                              visible(line.text, 500),
+                          a(
+                              {
+                                  key: line.id,
+                                  class: `log-${line.level.toLowerCase()}`,
+                                  href: href(`trials/${trial.id}/log`, { line: String(line.id) }),
+                                  tabIndex: -1,
+                                  title: "This line in the log",
+                              },
+                              visible(plain(line.text), 500),
                               "\n",
                           ),
                       ),

@@ -146,13 +146,15 @@ export function showKeys(sections) {
     const keys = [
         ["Ctrl K", "jump to an experiment or a page"],
         ...sections.map(one => /** @type {[string, string]} */ ([`g ${one.key}`, `go to ${one.text}`])),
-        ["/", "filter the table"],
+        ["/", "filter the table, search the log"],
         ["j k", "next row, previous row"],
         ["x", "mark the row"],
         ["c", "compare the marked ones"],
         ["space ← →", "play and step the rung race; with shift to the next stop"],
         ["Alt ← →", "move a compared column"],
         ["Enter", "open the row"],
+        ["n N", "in a log: next match, previous match"],
+        ["f w", "in a log: follow its end, wrap long lines"],
         ["?", "this list"],
     ];
     return openDialog({

@@ -1,0 +1,123 @@
+"""Endpoint behind the page of a log: a few of its lines, wherever they are."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.log_shapes import LogBins, LogWindow, WindowLine
+from trainmaster.master.api.tasks import Filter
+from trainmaster.master.api.trial_views import log_line
+from trainmaster.master.db.request_context import worked
+from trainmaster.master.services.clock import epoch
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.experiments import trials
+from trainmaster.master.services.logs import log_store, log_window
+from trainmaster.master.services.logs.log_store import StoredLine
+from trainmaster.master.services.logs.log_window import Find, LogExcerpt, LogPlace
+
+router = APIRouter(prefix="/api/x1", tags=["tasks"])
+MOST = 1000  # lines before a place, and behind it
+MOST_BINS = 400
+LONGEST = 4000  # characters of a line; `whole` reads all
+MOST_WHOLE = 4  # lines that are read whole
+_LATEST = dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp()
+_Id = Annotated[int | None, Query(ge=0, le=2**63 - 2)]
+
+
+@router.get("/tasks/{task_id}/log")
+async def log(
+    task_id: str,
+    services: UsesServices,
+    caller: UserCaller,
+    where: Filter,
+    around: _Id = None,
+    at: Annotated[float | None, Query(ge=0, le=_LATEST, description="seconds since 1970")] = None,
+    position: _Id = None,
+    share: Annotated[float | None, Query(ge=0, le=1)] = None,
+    find: Annotated[str, Query(description="next or previous match of searchText, or the first error")] = "",
+    start: Annotated[_Id, Query(alias="from", description="the line from which `find` goes on")] = None,
+    before: Annotated[int, Query(ge=0, le=MOST)] = 200,
+    after: Annotated[int, Query(ge=0, le=MOST)] = 200,
+    bins: Annotated[int, Query(ge=0, le=MOST_BINS)] = 200,
+    onlyMatches: bool = False,
+    whole: bool = False,
+) -> LogWindow:
+    """A window of a task's log around a line (`around`), a time (`at`), a position or a share of the lines that fit
+    the filter, or what `find` finds; at the log's end without any. `searchText` marks lines; `onlyMatches` leaves out
+    all others."""
+    if whole and before + after > MOST_WHOLE:
+        raise Invalid(f"whole: at most {MOST_WHOLE} lines are read whole; ask for fewer before and after.")
+    await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
+    await run_in_threadpool(log_store.check, services.store, services.settings.limits, where)
+    place = LogPlace(
+        find=_way(find, where.search_text),
+        line_id=around if find == "" else start,
+        at=None if at is None else dt.datetime.fromtimestamp(at, dt.UTC),
+        position=position,
+        share=share,
+    )
+
+    @worked
+    def look() -> LogExcerpt:
+        return log_window.read(
+            services.store,
+            services.outlines,
+            task_id,
+            where,
+            place,
+            before=before,
+            after=after,
+            bins=bins,
+            only_matches=onlyMatches,
+        )
+
+    # A search takes a place of the caller's share, of which there are few.
+    if where.search_text or place.find is not None:
+        async with services.shares.one_of((caller.user_id, "search"), services.settings.limits.searches, "searches"):
+            found = await run_in_threadpool(look)
+    else:
+        found = await run_in_threadpool(look)
+    return _shown(found, log_store.MAX_LINE * 2 if whole else LONGEST)
+
+
+def _way(word: str, search: str) -> Find | None:
+    if not word:
+        return None
+    if word not in (names := [way.value for way in Find]):
+        raise Invalid(f"find: {word[:40]!r} is none of {', '.join(names)}.")
+    if word != Find.ERROR.value and not search:
+        raise Invalid(f"find={word} looks for matches of a search, and there is none: give searchText.")
+    return Find(word)
+
+
+def _shown(found: LogExcerpt, longest: int) -> LogWindow:
+    bins = found.bins
+    return LogWindow(
+        lines=[_line(line, longest) for line in found.lines],
+        position=found.position,
+        total=found.total,
+        newest=found.newest,
+        began=None if found.began is None else epoch(found.began),
+        focus=found.focus,
+        match=found.match,
+        matches=found.matches,
+        matched=list(found.matched),
+        bins=None
+        if bins is None
+        else LogBins(
+            lines=list(bins.lines),
+            warnings=list(bins.warnings),
+            errors=list(bins.errors),
+            matches=None if bins.matches is None else list(bins.matches),
+        ),
+    )
+
+
+def _line(line: StoredLine, longest: int) -> WindowLine:
+    shown = log_line(line).model_dump()
+    return WindowLine(**{**shown, "text": line.log[:longest], "cut": max(0, len(line.log) - longest)})
