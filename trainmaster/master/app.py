@@ -39,6 +39,7 @@ from trainmaster.master.api import (
     job_reports,
     jobs,
     limits,
+    live,
     machine_view,
     master,
     model_registry,
@@ -69,6 +70,7 @@ from trainmaster.master.api.guard import Guard
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
 from trainmaster.master.db.request_context import worked
+from trainmaster.master.services import live_changes
 from trainmaster.master.services.store import CHANNEL
 
 # In order of matching: a fixed word comes before a name in the same place.
@@ -112,7 +114,7 @@ PARTS = (
         workspaces,
         projects,
     ),
-    *(model_registry, templates, webhooks, policies, updates, pages, proxy, interactive, webui),
+    *(model_registry, templates, webhooks, policies, updates, live, pages, proxy, interactive, webui),
 )
 
 
@@ -131,9 +133,11 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         wakeups = services.wakeups
-        listener = Listener(engine, {CHANNEL: wakeups.fire}, wakeups.fire_all)
+        live_channel = {live_changes.CHANNEL: wakeups.fire_together}
+        listener = Listener(engine, {CHANNEL: wakeups.fire, **live_channel}, wakeups.fire_all)
         controller = Controller(engine, services.store, services.settings, services.clusters, wakeups)
         listener.start()
+        services.store.live.start()
         controller.start()
         try:
             yield
@@ -141,6 +145,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
             wakeups.close()
             await proxy.close(app)
             await run_in_threadpool(controller.stop)
+            await run_in_threadpool(services.store.live.stop)
             await run_in_threadpool(listener.stop)
 
     app = FastAPI(
@@ -155,6 +160,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     )
     app.state.services = services
     app.state.guard = Guard(services.store, services.wakeups)
+    app.state.pages = live.Pages(services, app.state.guard)
     error_envelope.install(app)
     app.add_middleware(gateway.Gateway)
     app.add_middleware(conditional.Conditional)

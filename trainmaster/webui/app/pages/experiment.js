@@ -3,7 +3,7 @@
  */
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
 import { batch, useSignal } from "../../vendor/signals/signals.js";
-import { comebacks, get } from "../api/http.js";
+import { get } from "../api/http.js";
 import { follow } from "../api/live.js";
 import { merged } from "../lib/curves.js";
 import { visible } from "../lib/format.js";
@@ -126,6 +126,7 @@ function useBoard(id) {
         const path = `api/x1/experiments/${encodeURIComponent(id)}`;
         let round = 0;
         let busy = false;
+        let again = false; // there were news while it was being read
         /** @param {() => Promise<ExperimentBoard>} ask */
         const read = async ask => {
             round += 1;
@@ -141,14 +142,19 @@ function useBoard(id) {
             } catch (error) {
                 if (mine === round) said.value = error instanceof Error ? error.message : String(error);
             } finally {
-                if (mine === round) busy = false;
+                if (mine === round) {
+                    busy = false;
+                    if (again) void news();
+                }
             }
         };
         const whole = () => read(() => get(dataAddress.peek()));
+        /** @returns {Promise<void>} */
         const news = async () => {
             const before = board.peek();
             const curves = before?.curves;
-            if (busy) return undefined; // what is on its way is new enough
+            again = busy;
+            if (busy) return undefined;
             if (!curves) return whole();
             return read(async () => {
                 const words = new URLSearchParams({
@@ -170,18 +176,7 @@ function useBoard(id) {
     useEffect(() => {
         void reader.whole();
     }, [address]);
-    useEffect(() => {
-        const end = follow(`experiment:${id}`, () => void reader.news());
-        let begun = false;
-        const back = comebacks.subscribe(() => {
-            if (begun) void reader.whole();
-            begun = true;
-        });
-        return () => {
-            end();
-            back();
-        };
-    }, [id]);
+    useEffect(() => follow(`experiment:${id}`, reader.news), [id]);
     return { board, said, reload: () => void reader.whole() };
 }
 
