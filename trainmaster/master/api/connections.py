@@ -211,7 +211,7 @@ class _Connection(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         self._stop_timer()
         self._connections.leave(self)  # its server counts it from now on
-        if self.scope["path"].endswith(LIVE):
+        if self.url.partition(b"?")[0].endswith(LIVE.encode()):
             self.config = _of_small_messages(self.config)
         super().handle_websocket_upgrade()
 
