@@ -61,9 +61,13 @@ export const Page = component(() => {
         { text: known ? `${id} ${known.experiment.name}` : id, to: `experiments/${id}` },
     ]);
     useEffect(() => {
+        let here = true;
         TABS[tab]?.load().then(module => {
-            loaded.value = { name: tab, Tab: module.Tab };
+            if (here) loaded.value = { name: tab, Tab: module.Tab };
         }, toastError);
+        return () => {
+            here = false;
+        };
     }, [tab]);
     if (!known) {
         if (!said.value) return Waiting({});

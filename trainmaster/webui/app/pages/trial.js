@@ -64,9 +64,13 @@ export const Page = component(() => {
         return follow(`log:${task}`, () => read().then(() => new Promise(done => setTimeout(done, BETWEEN_LINES))));
     }, [task]);
     useEffect(() => {
+        let here = true;
         TABS[tab]?.load().then(module => {
-            loaded.value = { name: tab, Tab: module.Tab };
+            if (here) loaded.value = { name: tab, Tab: module.Tab };
         }, toastError);
+        return () => {
+            here = false;
+        };
     }, [tab]);
     const now = board.value;
     if (!now || !head) {
