@@ -185,7 +185,7 @@ def test_a_master_that_is_killed_and_comes_back(
     says(page, "live")
     expect(page.locator(".thing-facts")).to_contain_text("best error")
     site.kill()
-    says(page, re.compile(r"older: \d\d:\d\d"))
+    says(page, re.compile(r"older since \d\d:\d\d"))
     expect(page.get_by_role("alert")).to_contain_text("The master has not answered for")
     picture(page, pictures, "live-older")
     assert violations(page, axe) == []

@@ -100,7 +100,7 @@ const Fresh = component(() => {
             `every ${seconds} s`,
             `There is no live connection to the master: the page asks every ${seconds} s what has changed`,
         ],
-        old: [`older: ${exact(now.since).slice(11, 16)}`, `What you see is of ${exact(now.since)}`],
+        old: [`older since ${exact(now.since).slice(11, 16)}`, `What you see is of ${exact(now.since)}`],
     }[now.how];
     return span({ class: `fresh ${now.how}`, title }, words);
 });
