@@ -89,10 +89,10 @@ def test_each_topic_begins_with_a_hint(user: Api, job: Job) -> None:
     topics = ("mine", "list", f"experiment:{job.experiment_id}", f"trial:{job.trial_id}", f"log:{job.task_id}")
     with following(user, *topics) as follower:
         first_hints(follower, topics)
-        follower.say(follow=["list", f"trial:{job.trial_id}"])
+        follower.say(follow=["list", "trial:999999"])
+        assert follower.until("trial:999999")["error"] == "There is no trial 999999."
         follower.say(follow=["mine", "list"])
-        follower.until("mine")
-        assert follower.told[-1] == {"topic": "mine", "seq": 1}
+        assert follower.until("mine") == {"topic": "mine", "seq": 1}
 
 
 @pytest.mark.parametrize("group", ["training", "validation"])

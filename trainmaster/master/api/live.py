@@ -50,14 +50,17 @@ MOST_STRANGERS = 64  # connections that have not shown a ticket yet ...
 STRANGERS_OF_ADDRESS = 32  # ... and those of one address
 TICKET_COMES = 10.0  # seconds until the first message
 ALIVE = 20.0  # seconds without a hint after which an empty message says that the connection lasts
-LOOK_AGAIN = 60.0  # seconds after which rights are checked again, and a hint is sent without a change
+CHECK_RIGHTS = 60.0  # seconds between two checks without a change of roles
 # Seconds between two hints of a topic, by its kind. Home and the list change with everything that runs.
 USUAL_PAUSE = 0.5
 PAUSES: Mapping[str, float] = {"log": 0.25, "mine": 2.0, "list": 2.0}
-# Each hint makes a page read something, which takes the master some milliseconds: so many a second, however many pages
-# there are, and BURST of them at once.
-READS = 25.0
-BURST = 1.0  # seconds' worth
+# Seconds after which there is a hint without a change. Home shows the pools too, which others fill.
+LOOK_AGAIN = 300.0
+LOOKS_AGAIN: Mapping[str, float] = {"mine": 60.0}
+# Each hint makes a page read something, which takes the master 5 to 10 ms: so many a second, however many pages there
+# are, cost a tenth of a core. BURST of them may come at once.
+READS = 12.0
+BURST = 2.0  # seconds' worth
 GOING_AWAY, POLICY, TOO_BIG, TRY_AGAIN = 1001, 1008, 1009, 1013  # RFC 6455, and IANA's registry of its codes
 LONGEST_REASON = 123  # bytes of text that fit into a frame which closes a WebSocket
 
@@ -208,7 +211,8 @@ class _Topic(_Raised):
     def __init__(self, name: str, subject: str, awake: asyncio.Event, wakeups: Wakeups) -> None:
         super().__init__(awake)
         self.name, self.seq = name, 0
-        self._pause = PAUSES.get(name.partition(":")[0], USUAL_PAUSE)
+        kind = name.partition(":")[0]
+        self._pause, self._look_again = PAUSES.get(kind, USUAL_PAUSE), LOOKS_AGAIN.get(kind, LOOK_AGAIN)
         self._earliest = 0.0  # of the next hint, by its own pause
         self._turn: float | None = None  # of the next hint, among all pages
         self.listening = contextlib.ExitStack()
@@ -218,7 +222,7 @@ class _Topic(_Raised):
     def due(self, pages: Pages) -> float:
         """When the next hint is to be sent, if it is known that there are news."""
         if not self.is_set():
-            return self._earliest - self._pause + LOOK_AGAIN
+            return self._earliest - self._pause + self._look_again
         if self._turn is None:
             self._turn = pages.turn()
         return max(self._earliest, self._turn)
@@ -281,7 +285,7 @@ class _Page:
     async def _serve(self, caller: Caller) -> None:
         """Until the master stops. Raises _Closed, Unauthenticated."""
         hearing = asyncio.create_task(self._hear())
-        check_at = time.monotonic() + LOOK_AGAIN * random.uniform(0.5, 1)  # noqa: S311 - not all pages at once
+        check_at = time.monotonic() + CHECK_RIGHTS * random.uniform(0.5, 1)  # noqa: S311 - not all pages at once
         quiet_since = time.monotonic()
         try:
             while not self._services.wakeups.closed:
@@ -292,7 +296,7 @@ class _Page:
                     raise _Closed(POLICY, "Your session has ended: log in again.")
                 if self._rights.is_set() or time.monotonic() >= check_at:
                     self._rights.clear()
-                    check_at = time.monotonic() + LOOK_AGAIN
+                    check_at = time.monotonic() + CHECK_RIGHTS
                     caller = await self._look_at_rights(caller)
                 if self._wanted is not None:
                     wanted, self._wanted = self._wanted, None

@@ -23,7 +23,6 @@ from trainmaster.master.services.allocations.job_reports import HEARTBEAT_GRAIN,
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid, ServiceError, Unauthenticated
 from trainmaster.master.services.group_commit import Alone
-
 from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.metrics.metric_reports import Addition, Counted, MetricReport
 from trainmaster.master.services.store import Settings, Store

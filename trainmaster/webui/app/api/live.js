@@ -39,6 +39,7 @@ let connecting = false;
 let tries = 0; // without a connection between them
 let refusals = 0; // connections that never opened
 let fresh = Date.now(); // when what is shown was known to be true
+let asked = Date.now();
 let sentAt = 0;
 /** @type {Record<string, ReturnType<typeof setTimeout> | undefined>} */
 const timers = {};
@@ -179,7 +180,8 @@ function poll() {
     later("poll", document.hidden ? EVERY_HIDDEN : EVERY, () => {
         if (opened || topics.size === 0 || restsHidden()) return;
         if (awaySince.value === null) {
-            fresh = Date.now();
+            fresh = asked; // what was asked for then has come
+            asked = Date.now();
             tellAll();
         }
         note();
@@ -224,9 +226,9 @@ document.addEventListener("visibilitychange", () => {
 
 comebacks.subscribe(times => {
     if (times === 0) return;
-    tellAll();
     tries = 0;
-    if (!opened) void connect();
+    if (opened || refusals > 0) tellAll();
+    if (!opened) void connect(); // and its hints, a few pages after each other
     note();
 });
 awaySince.subscribe(note);

@@ -13,7 +13,7 @@ import { usePlace, Waiting } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 import { Head } from "./experiment_head.js";
 
-/** @import { Curves, ExperimentBoard } from "../../types/api.d.ts" */
+/** @import { ExperimentBoard } from "../../types/api.d.ts" */
 /** @import { ComponentTag } from "../../types/tags.d.ts" */
 /** @import { Signal } from "../../vendor/signals/signals.js" */
 
@@ -162,16 +162,14 @@ function useBoard(id) {
             if (!curves) return whole();
             return read(async () => {
                 const words = new URLSearchParams({
+                    curves: "true",
                     group: curves.group,
                     metric: curves.metric,
                     x: curves.xName,
                     since: String(curves.seq),
                 });
-                const [rows, since] = await Promise.all([
-                    /** @type {Promise<ExperimentBoard>} */ (get(`${path}/board`)),
-                    /** @type {Promise<Curves>} */ (get(`${path}/curves?${words}`)),
-                ]);
-                const next = merged(curves, since);
+                const rows = /** @type {ExperimentBoard} */ (await get(`${path}/board?${words}`));
+                const next = rows.curves ? merged(curves, rows.curves) : null;
                 return next ? { ...rows, curves: next } : get(dataAddress.peek());
             });
         };
