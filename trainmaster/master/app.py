@@ -70,7 +70,7 @@ from trainmaster.master.api.guard import Guard
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
 from trainmaster.master.db.request_context import worked
-from trainmaster.master.services import live_changes
+from trainmaster.master.services.live_changes import CHANNEL as LIVE_CHANNEL
 from trainmaster.master.services.store import CHANNEL
 
 # In order of matching: a fixed word comes before a name in the same place.
@@ -133,11 +133,12 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         wakeups = services.wakeups
-        live_channel = {live_changes.CHANNEL: wakeups.fire_together}
-        listener = Listener(engine, {CHANNEL: wakeups.fire, **live_channel}, wakeups.fire_all)
+        live_changes = services.store.live
+        channels = {CHANNEL: wakeups.fire, LIVE_CHANNEL: live_changes.heard}
+        listener = Listener(engine, channels, wakeups.fire_all)
         controller = Controller(engine, services.store, services.settings, services.clusters, wakeups)
         listener.start()
-        services.store.live.start()
+        live_changes.start(wakeups.fire)
         controller.start()
         try:
             yield
@@ -145,7 +146,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
             wakeups.close()
             await proxy.close(app)
             await run_in_threadpool(controller.stop)
-            await run_in_threadpool(services.store.live.stop)
+            await run_in_threadpool(live_changes.stop)
             await run_in_threadpool(listener.stop)
 
     app = FastAPI(

@@ -1,9 +1,9 @@
-"""Tells all masters, soon after a commit, what of the things that pages show has changed.
+"""Tells pages, after a commit, what of the things that they show has changed.
 
 Every flush notes the subjects of the rows that it changes: `experiment:ID`, `trial:ID`, `user:ID` (the experiments and
-tasks of a user) and `experiments` (any). After the commit they are collected, and sent together a few times a second.
-They are not sent by the transactions themselves, as wake-ups are: PostgreSQL lets only one transaction with a NOTIFY
-commit at a time, and reports would wait for each other.
+tasks of a user) and `experiments` (any). After the commit this master's pages are woken at once, and other masters hear
+of it within half a second, of many commits together. The transactions themselves do not notify, as wake-ups do:
+PostgreSQL lets only one transaction with a NOTIFY commit at a time, and reports would wait for each other.
 
 What is told is a hint to look again. A crash between a commit and its hint loses the hint, not the change: pages of
 this master connect anew and read all; those of other masters look again by themselves from time to time.
@@ -12,8 +12,9 @@ this master connect anew and read all; those of other masters look again by them
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -29,13 +30,13 @@ from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 log = logging.getLogger(__name__)
 
 CHANNEL = "trainmaster_live"
-REST = 0.2  # seconds between two messages to the masters
+REST = 0.5  # seconds between two messages to other masters
 EXPERIMENTS = "experiments"
 _LONGEST = 7_000  # bytes of a payload; PostgreSQL takes 8,000
 _NOTED = "live"  # in a session's info
 # What no page shows: a job that lives changes these all the time.
 _QUIET: Mapping[type[Any], frozenset[str]] = {
-    Allocation: frozenset(("heartbeat_at", "absent_since", "collected")),
+    Allocation: frozenset(("heartbeat_at", "observed_at", "absent_since", "collected")),
 }
 # Not before a commit on disk: nothing is lost with it that the database has.
 _SEND = text(
@@ -97,17 +98,20 @@ def _subjects(state: InstanceState[Any]) -> Iterator[str]:
 
 
 class LiveChanges:
-    """Collects subjects and sends them, in a thread of its own. Before `start` they are dropped: a program that is no
-    master has no pages."""
+    """Wakes who waits for subjects here, and sends them to other masters in a thread of its own. Before `start` it does
+    nothing: a program that is no master has no pages."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._name = secrets.token_hex(8)  # by which a master knows what it has sent itself
+        self._fire: Callable[[str], None] = lambda _: None
         self._lock = threading.Lock()
         self._subjects: set[str] = set()
         self._some, self._stop = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
+    def start(self, fire: Callable[[str], None]) -> None:
+        self._fire = fire
         self._thread = threading.Thread(target=self._run, name="live-changes", daemon=True)
         self._thread.start()
 
@@ -120,9 +124,18 @@ class LiveChanges:
     def add(self, subjects: Iterable[str]) -> None:
         if self._thread is None:
             return
+        for subject in subjects:
+            self._fire(subject)
         with self._lock:
             self._subjects.update(subjects)
         self._some.set()
+
+    def heard(self, payload: str) -> None:
+        """For what masters send."""
+        name, *subjects = payload.split(" ")
+        if name != self._name:
+            for subject in subjects:
+                self._fire(subject)
 
     def _run(self) -> None:
         while True:
@@ -135,30 +148,28 @@ class LiveChanges:
             try:
                 self._send(subjects)
             except DATABASE_UNAVAILABLE:
-                self.add(subjects)
+                with self._lock:
+                    self._subjects.update(subjects)
+                self._some.set()
             except Exception:  # later changes must still be told
                 log.exception("could not tell the masters what has changed")
             self._stop.wait(REST)
 
     def _send(self, subjects: Iterable[str]) -> None:
-        payloads = list(packed(subjects))
+        payloads = list(packed(self._name, subjects))
         with self._engine.connect() as connection, without_transaction(connection):
             connection.execute(_SEND, {"channel": CHANNEL, "payloads": payloads})
 
 
-def packed(subjects: Iterable[str]) -> Iterator[str]:
-    """The subjects in as few payloads as they fit into."""
+def packed(name: str, subjects: Iterable[str]) -> Iterator[str]:
+    """The sender and the subjects, in as few payloads as they fit into."""
     some: list[str] = []
     size = 0
     for subject in sorted(subjects):
         if some and size + len(subject) >= _LONGEST:
-            yield " ".join(some)
+            yield " ".join((name, *some))
             some, size = [], 0
         some.append(subject)
         size += len(subject) + 1
     if some:
-        yield " ".join(some)
-
-
-def unpacked(payload: str) -> list[str]:
-    return payload.split(" ")
+        yield " ".join((name, *some))

@@ -162,11 +162,6 @@ class Wakeups:
         for thread_flag in threads:
             thread_flag.set()
 
-    def fire_together(self, payload: str) -> None:
-        """For the subjects in a message of `live_changes`."""
-        for subject in live_changes.unpacked(payload):
-            self.fire(subject)
-
     def fire_all(self) -> None:
         """Wakes every waiter: wake-ups may have been missed."""
         with self._lock:
