@@ -26,7 +26,7 @@ from benchmarks.load import flood
 from benchmarks.measure import Deadline, Sample, figure, say
 from tests.support.api.http import Api
 from tests.support.api.jobs import Job
-from tests.support.master import MasterProcess, files, make_folder, remove_folder, wait_ended
+from tests.support.master import MasterProcess, files, make_folder, remove_folder, wait_ended, wait_for
 from trainmaster.client.session_calls import hashed
 
 REPORTS = 60
@@ -115,15 +115,15 @@ def tabs(count: int = TABS) -> Iterator[tuple[str, ...]]:
         users = [_token(master) for _ in range(4)]
         topics = [f"experiment:{job.experiment_id}" for job in jobs]
         begin = _memory(master.pid)
-        with _opened(master, users, topics, count):
-            _at_rest(master.pid)
+        with _opened(master, users, topics, count) as played:
+            _all_have_begun(played, count)
             yield (f"memory of {count} open tabs", f"{figure(_memory(master.pid) - begin)} MB")
             idle = _processor(master.pid, SECONDS)
             yield (f"processor of {count} tabs without news", f"{figure(idle * 100)} % of a core")
         with _reporting(jobs):
             without = _processor(master.pid, SECONDS)
             with _opened(master, users, topics, count) as played:
-                _at_rest(master.pid)
+                _all_have_begun(played, count)
                 before = played()
                 within = _processor(master.pid, SECONDS)
                 hints, reads = (now - then for now, then in zip(played(), before, strict=True))
@@ -137,8 +137,8 @@ def tabs(count: int = TABS) -> Iterator[tuple[str, ...]]:
         flood(master.port, senders, 2)
         for _ in range(ROUNDS):
             rates[False].append(flood(master.port, senders, SECONDS / 2)[0])
-            with _opened(master, users, topics, count):
-                _at_rest(master.pid)
+            with _opened(master, users, topics, count) as played:
+                _all_have_begun(played, count)
                 rates[True].append(flood(master.port, senders, SECONDS / 2)[0])
         alone, beside = (sum(rates[way]) / ROUNDS for way in (False, True))
         yield (
@@ -294,11 +294,9 @@ def _processor(pid: int, seconds: float) -> float:
     return (_ticks(pid) - before) / _TICK / (time.monotonic() - began)
 
 
-def _at_rest(pid: int) -> None:
-    """Waits until what opening the tabs has caused is over."""
-    for _ in range(20):
-        if _processor(pid, 0.5) < 0.5:
-            return
+def _all_have_begun(played: Callable[[], tuple[int, int]], count: int) -> None:
+    """Waits until as many answers have been read as there are tabs: each begins with a hint."""
+    wait_for(lambda: played()[1] >= count, "the tabs to begin")
 
 
 if __name__ == "__main__":
