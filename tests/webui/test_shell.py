@@ -90,6 +90,7 @@ def test_a_session_that_ends_asks_for_the_password_above_the_page(
     visitor.expected.append("status of 401")
     page = visitor.open("experiments")
     expect(page.get_by_text(re.compile("experiments$"))).to_be_visible()
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
     visitor.context.clear_cookies()
     page.get_by_role("button", name="mine", exact=True).click()
     dialog = page.get_by_role("dialog")

@@ -40,6 +40,7 @@ from trainmaster.master.api import (
     job_reports,
     jobs,
     limits,
+    live,
     log_window,
     machine_view,
     master,
@@ -73,6 +74,7 @@ from trainmaster.master.api.guard import Guard
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
 from trainmaster.master.db.request_context import worked
+from trainmaster.master.services.live_changes import CHANNEL as LIVE_CHANNEL
 from trainmaster.master.services.store import CHANNEL
 
 # In order of matching: a fixed word comes before a name in the same place.
@@ -120,7 +122,7 @@ PARTS = (
         workspaces,
         projects,
     ),
-    *(model_registry, templates, webhooks, policies, updates, pages, proxy, interactive, webui),
+    *(model_registry, templates, webhooks, policies, updates, live, pages, proxy, interactive, webui),
 )
 
 
@@ -139,9 +141,12 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         wakeups = services.wakeups
-        listener = Listener(engine, {CHANNEL: wakeups.fire}, wakeups.fire_all)
+        live_changes = services.store.live
+        channels = {CHANNEL: wakeups.fire, LIVE_CHANNEL: live_changes.heard}
+        listener = Listener(engine, channels, wakeups.fire_all)
         controller = Controller(engine, services.store, services.settings, services.clusters, wakeups)
         listener.start()
+        live_changes.start(wakeups.fire)
         controller.start()
         try:
             yield
@@ -149,6 +154,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
             wakeups.close()
             await proxy.close(app)
             await run_in_threadpool(controller.stop)
+            await run_in_threadpool(live_changes.stop)
             await run_in_threadpool(listener.stop)
 
     app = FastAPI(
@@ -163,6 +169,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     )
     app.state.services = services
     app.state.guard = Guard(services.store, services.wakeups)
+    app.state.pages = live.Pages(services, app.state.guard)
     error_envelope.install(app)
     app.add_middleware(gateway.Gateway)
     app.add_middleware(conditional.Conditional)

@@ -98,7 +98,7 @@ def visiting(
             page.evaluate("() => new Promise(done => setTimeout(done))")
     finally:
         context.close()
-    assert visit.unexpected() == []
+    assert visit.unexpected() == [], visit.unexpected()
 
 
 def picture(page: Page, folder: Path, name: str, themes: Sequence[str] = ("light", "dark")) -> None:

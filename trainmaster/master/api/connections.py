@@ -9,12 +9,14 @@ with a message.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import resource
 from collections.abc import Callable, Hashable
 from typing import Any
 
 from starlette.types import Scope
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trainmaster.config.limits import Limits
@@ -27,6 +29,8 @@ SPARE = 5  # one of so many descriptors is kept for the database, files and jobs
 LONGEST_HEAD = 64 * 2**10  # bytes
 PROGRESS = 64 * 2**10  # bytes that a body must bring in limits.body seconds
 RETRY_AFTER = 5  # seconds, of those that are refused
+LIVE = "/api/x1/live"  # the end of a path; `api.live` serves it
+LONGEST_MESSAGE = 8192  # bytes of a message to it
 _SENDER = "trainmaster.note_sender"
 
 
@@ -207,6 +211,8 @@ class _Connection(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         self._stop_timer()
         self._connections.leave(self)  # its server counts it from now on
+        if self.url.partition(b"?")[0].endswith(LIVE.encode()):
+            self.config = _of_small_messages(self.config)
         super().handle_websocket_upgrade()
 
     def _sender_noted(self, who: Hashable) -> None:
@@ -242,6 +248,14 @@ class _Connection(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _of_small_messages(config: Config) -> Config:
+    """For pages that wait for news: they have not authenticated yet, and there are many of them. Compressing takes
+    0.2 MB for each."""
+    found = copy.copy(config)
+    found.ws_max_size, found.ws_per_message_deflate = LONGEST_MESSAGE, False
+    return found
 
 
 def plain_answer(status: int, sentence: str) -> bytes:

@@ -32,6 +32,7 @@ router = APIRouter(prefix="/api/x1", tags=["experiments"])
 Metric = Annotated[str, Query(max_length=1000, description="default: the searcher's")]
 Group = Annotated[str, Query(max_length=1000)]
 Across = Annotated[str, Query(max_length=1000, description="batches, seconds, or a metric of the same reports")]
+Since = Annotated[int, Query(ge=0, le=2**62, description="the seq of earlier curves: only those that have more")]
 Points = Annotated[int, Query(ge=2, le=1000)]
 
 
@@ -45,9 +46,10 @@ def board(
     group: Group = "validation",
     x: Across = "",
     points: Points = 200,
+    since: Since = 0,
 ) -> ExperimentBoard:
     """All trials of an experiment as slim rows, its rungs, and with `curves` the curves of one metric."""
-    wanted = CurvesWanted(_named(group, metric), x, points) if curves else None
+    wanted = CurvesWanted(_named(group, metric), x, points, since) if curves else None
     found = boards.board(services.store, experiment_id, wanted)
     return ExperimentBoard(
         experiment=_head(found),
@@ -71,7 +73,7 @@ def curves(
     group: Group = "validation",
     x: Across = "",
     points: Points = 200,
-    since: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    since: Since = 0,
 ) -> Curves:
     """Curves of all trials over one grid; with `since` those of trials that have reported more."""
     return curves_of(grids.of_experiment(services.store, experiment_id, _named(group, metric), x, points, since))

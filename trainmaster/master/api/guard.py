@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from trainmaster.master.api.waiting import waiting
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 from trainmaster.master.services.access import identity
-from trainmaster.master.services.store import Store, Wakeups
+from trainmaster.master.services.store import Flag, Store, Wakeups
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +37,24 @@ class Behind(NamedTuple):
 class Guard:
     def __init__(self, store: Store, wakeups: Wakeups) -> None:
         self._store, self._wakeups = store, wakeups
-        self._open: dict[Behind, set[asyncio.Event]] = {}
+        self._open: dict[Behind, set[Flag]] = {}
         self._task: asyncio.Task[None] | None = None
 
     @contextmanager
     def watching(self, behind: Behind) -> Iterator[asyncio.Event]:
         """Inside the block the event is set once the user or job behind the connection is no longer valid."""
         ended = asyncio.Event()
+        with self.telling(behind, ended):
+            yield ended
+
+    @contextmanager
+    def telling(self, behind: Behind, ended: Flag) -> Iterator[None]:
+        """The same with a flag of the caller's."""
         self._open.setdefault(behind, set()).add(ended)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
-            yield ended
+            yield
         finally:
             self._open[behind].discard(ended)
             if not self._open[behind]:

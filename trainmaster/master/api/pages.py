@@ -138,10 +138,10 @@ def end(request: Request, services: UsesServices, caller: UserCaller) -> Respons
 
 
 class PostTicket(Body):
-    """What a ticket is for: `/stream`, the WebSockets of one task's services, or the web page, where it logs the caller
-    in."""
+    """What a ticket is for: `/stream`, `/api/x1/live`, the WebSockets of one task's services, or the web page, where it
+    logs the caller in."""
 
-    purpose: Literal["stream", "service", "page"]
+    purpose: Literal["stream", "live", "service", "page"]
     task_id: str = ""
 
 
@@ -152,13 +152,13 @@ class TicketAnswer(Shape):
 
 @router.post("/api/x1/tickets")
 def ticket(body: PostTicket, services: UsesServices, caller: UserCaller) -> TicketAnswer:
-    """Issues a ticket, which is good once: it admits a WebSocket, as `?trainmaster-ticket=`, where no header can be
-    sent, or logs a browser in, as `/ui/sign-in?ticket=`."""
+    """Issues a ticket, which is good once: it admits a WebSocket, as `?trainmaster-ticket=` or in its first message,
+    where no header can be sent, or logs a browser in, as `/ui/sign-in?ticket=`."""
     if body.purpose == "service" and not body.task_id:
         raise Invalid("taskId: name the task whose service the ticket is for.")
     if body.purpose == "page":
         return TicketAnswer(ticket=tickets.issue_for_page(services.store, caller), seconds=tickets.LIFE_OF_LINK)
-    purpose = tickets.STREAM if body.purpose == "stream" else tickets.service_of(body.task_id)
+    purpose = tickets.service_of(body.task_id) if body.purpose == "service" else body.purpose
     return TicketAnswer(ticket=tickets.issue(services.store, caller, purpose), seconds=tickets.LIFE)
 
 

@@ -39,6 +39,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     "POST /session": OPEN,
     "DELETE /session": ANYBODY,
     f"POST {X1}/tickets": ANYBODY,
+    f"GET {X1}/live": ANYBODY,
     f"POST {V1}/auth/logout": ANYBODY,
     f"GET {V1}/auth/user": ANYBODY,
     f"GET {V1}/me": ANYBODY,

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from psycopg2 import errorcodes
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.exc import DataError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -19,8 +20,10 @@ from trainmaster.config.limits import Limits
 from trainmaster.master.db.engine import notify, without_transaction
 from trainmaster.master.db.request_context import CURRENT
 from trainmaster.master.db.watchdog import Watchdog
+from trainmaster.master.services import live_changes
 from trainmaster.master.services.addresses import Network
 from trainmaster.master.services.errors import Invalid, ServiceError, TooSlow
+from trainmaster.master.services.live_changes import LiveChanges
 
 CHANNEL = "trainmaster"
 _PROGRAM_LIMIT = "54"  # the class of SQLSTATE: too many arguments, columns, levels
@@ -71,6 +74,8 @@ class Store:
         self.engine = engine
         self._presence = presence
         self._sessions = sessionmaker(engine, expire_on_commit=False)
+        event.listen(self._sessions, "after_flush", live_changes.note_flush)
+        self.live = LiveChanges(engine)
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
@@ -81,6 +86,8 @@ class Store:
             yield session
             if (subjects := session.info.get(_SUBJECTS)) and session.in_transaction():  # not rolled back by the block
                 notify(session.connection(), CHANNEL, sorted(subjects))
+        if seen := live_changes.noted(session):
+            self.live.add(seen)
 
     @contextmanager
     def autocommit(self) -> Iterator[Session]:
@@ -127,12 +134,20 @@ def wake(session: Session, *subjects: str) -> None:
     session.info.setdefault(_SUBJECTS, set()).update(subjects)
 
 
+class Flag(Protocol):
+    """What a wake-up sets: an `asyncio.Event`, or something like it."""
+
+    def set(self) -> None: ...
+
+    def is_set(self) -> bool: ...
+
+
 class Wakeups:
     """Waits for subjects, from coroutines and from threads. A wake-up is a hint: check again after it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
+        self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, Flag]]] = defaultdict(set)
         self._threads: dict[str, set[threading.Event]] = defaultdict(set)
         self._closed = False
 
@@ -140,10 +155,12 @@ class Wakeups:
         with self._lock:
             waiting = list(self._waiting.get(subject, ()))
             threads = list(self._threads.get(subject, ()))
-        for loop, event in waiting:
-            loop.call_soon_threadsafe(event.set)
-        for flag in threads:
-            flag.set()
+        for loop, flag in waiting:
+            # One that is set will be cleared before its waiter looks, and so sees this too.
+            if not flag.is_set():
+                loop.call_soon_threadsafe(flag.set)
+        for thread_flag in threads:
+            thread_flag.set()
 
     def fire_all(self) -> None:
         """Wakes every waiter: wake-ups may have been missed."""
@@ -155,13 +172,20 @@ class Wakeups:
     @contextmanager
     def listening(self, subject: str) -> Iterator[asyncio.Event]:
         """Registers a waiter. Register before checking, so that no change between the check and the wait is missed."""
-        entry = (asyncio.get_running_loop(), asyncio.Event())
+        woken = asyncio.Event()
+        with self.waking(subject, woken):
+            yield woken
+
+    @contextmanager
+    def waking(self, subject: str, flag: Flag) -> Iterator[None]:
+        """The same with a flag of the caller's, for coroutines that wait for several subjects."""
+        entry = (asyncio.get_running_loop(), flag)
         with self._lock:
             self._waiting[subject].add(entry)
             if self._closed:
-                entry[1].set()
+                flag.set()
         try:
-            yield entry[1]
+            yield
         finally:
             with self._lock:
                 self._waiting[subject].discard(entry)

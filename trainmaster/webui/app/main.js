@@ -24,16 +24,20 @@ const Outlet = component(() => {
     const known = session.value;
     const wanted = known === null ? "" : known.user === null ? "sign_in" : (at.route?.page ?? "");
     useEffect(() => {
-        if (!wanted) return;
+        if (!wanted) return undefined;
+        let here = true; // a page that was left before it was there must not come late
         failed.value = "";
         load(wanted).then(
             module => {
-                loaded.value = { name: wanted, Page: module.Page };
+                if (here) loaded.value = { name: wanted, Page: module.Page };
             },
             error => {
-                failed.value = String(error);
+                if (here) failed.value = String(error);
             },
         );
+        return () => {
+            here = false;
+        };
     }, [wanted]);
     if (known === null) return awaySince.value === null ? Waiting({}) : null;
     if (!wanted) return NotFound({ path: at.path });

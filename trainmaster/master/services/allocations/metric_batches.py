@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy.orm import Session
 
-from trainmaster.master.services import bounds
+from trainmaster.master.services import bounds, live_changes
 from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.allocations import job_reports
 from trainmaster.master.services.allocations.job_log import StreamBatch
@@ -53,7 +53,7 @@ def take_reports(
     if measured:
         with job_reports.storing("The records"), store.transaction() as session:
             batch = {call.allocation_id: call for call in calls if call.allocation_id in measured}
-            outcomes = _store(session.connection(), batch, measured, wait=wait)
+            outcomes = _store(session, batch, measured, wait=wait)
     for call in calls:
         if wait and call.allocation_id not in outcomes:
             outcomes[call.allocation_id] = _take_alone(store, settings, call)
@@ -99,18 +99,21 @@ class _Attempt(NamedTuple):
     heartbeat_at: dt.datetime | None
     total_batches: int
     summary: str  # JSON
+    experiment_id: int
 
 
 def _store(
-    connection: Connection,
+    session: Session,
     calls: Mapping[str, ReportCall],
     measured: Mapping[str, Sequence[MetricReport]],
     *,
     wait: bool,
 ) -> dict[str, ReportAnswer | Exception]:
     """Store measurements, as far as their streams are there and go on, and nothing has to be merged."""
+    connection = session.connection()
     outcomes: dict[str, ReportAnswer | Exception] = {}
     trials: set[int] = set()
+    experiments: set[int] = set()
     additions: list[Addition] = []
     streams: list[dict[str, Any]] = []
     alive: list[str] = []
@@ -137,6 +140,7 @@ def _store(
                 continue
             streams.append({"id": attempt.id, "acked": attempt.acked + len(fresh)})
             trials.add(attempt.trial_id)
+            experiments.add(attempt.experiment_id)
         if not call.replayed and _stale(attempt.heartbeat_at):
             alive.append(attempt.id)
         gone = attempt.ended_at is not None or attempt.kill_at is not None
@@ -147,6 +151,8 @@ def _store(
         rows = [row for one in additions for row in one.rows]
         arguments = {"rows": rows, "trials": changed, "streams": streams}
         connection.exec_driver_sql(_STORE, {name: metric_reports.as_json(value) for name, value in arguments.items()})
+        seen = (*(f"trial:{key}" for key in trials), *(f"experiment:{key}" for key in experiments))
+        live_changes.changed(session, *seen)
     if alive:
         connection.exec_driver_sql(_LIFE, {"ids": alive, "at": now()})
     return outcomes
@@ -164,7 +170,7 @@ _ATTEMPTS = """
         WHERE allocation_id = ANY(%(ids)s) AND stream = 'core' AND trial_id IS NOT NULL
         ORDER BY id FOR UPDATE OF report_streams {skip}
     )
-    SELECT attempts.*, total_batches, summary_metrics::text
+    SELECT attempts.*, total_batches, summary_metrics::text, experiment_id
     FROM attempts JOIN trials ON trials.id = trial_id ORDER BY trials.id FOR UPDATE OF trials {skip}
 """
 _SUM = """

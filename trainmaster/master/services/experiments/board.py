@@ -131,6 +131,7 @@ class CurvesWanted:
     metric: Named | None = None
     x_name: str = ""
     points: int = 200
+    since: int = 0  # the `seq` of earlier curves: only those that have more
 
 
 def board(store: Store, experiment_id: int, wanted: CurvesWanted | None) -> Board:
@@ -145,7 +146,7 @@ def board(store: Store, experiment_id: int, wanted: CurvesWanted | None) -> Boar
         trials = _trials(session, row, goal)
         jobs = job_uses(session, Trial.experiment_id == row.id)
         brackets, numbers = _ranking(session, row)
-        grid = curves.read(session, row, wanted.metric, wanted.x_name, wanted.points) if wanted else None
+        grid = curves.read(session, row, wanted.metric, wanted.x_name, wanted.points, wanted.since) if wanted else None
         metrics = _metrics(session, row.id)
     by_request = {trial.request_id: trial.id for trial in trials}
     trial_ids = {at: by_request[key] for at, key in enumerate(numbers) if key in by_request}

@@ -124,7 +124,7 @@ class ExperimentOrchestrator:
                     row.progress = 1.0 if state is State.COMPLETED else row.progress
                     row.gc_due = not row.unmanaged  # whose files may be anywhere
                     webhooks.experiment_ended(self.session, row)
-                    wake(self.session, f"experiment:{row.id}", "janitor")
+                    wake(self.session, "janitor")
 
     def tell_trials(self) -> None:
         """Gives live trials that lag behind the experiment's state what it asks of them: `TOLD_AT_ONCE` of them, so

@@ -3,7 +3,7 @@
  */
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
 import { batch, useSignal } from "../../vendor/signals/signals.js";
-import { comebacks, get } from "../api/http.js";
+import { get } from "../api/http.js";
 import { follow } from "../api/live.js";
 import { merged } from "../lib/curves.js";
 import { visible } from "../lib/format.js";
@@ -13,7 +13,7 @@ import { usePlace, Waiting } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 import { Head } from "./experiment_head.js";
 
-/** @import { Curves, ExperimentBoard } from "../../types/api.d.ts" */
+/** @import { ExperimentBoard } from "../../types/api.d.ts" */
 /** @import { ComponentTag } from "../../types/tags.d.ts" */
 /** @import { Signal } from "../../vendor/signals/signals.js" */
 
@@ -64,9 +64,13 @@ export const Page = component(() => {
         { text: known ? `${id} ${known.experiment.name}` : id, to: `experiments/${id}` },
     ]);
     useEffect(() => {
+        let here = true;
         TABS[tab]?.load().then(module => {
-            loaded.value = { name: tab, Tab: module.Tab };
+            if (here) loaded.value = { name: tab, Tab: module.Tab };
         }, toastError);
+        return () => {
+            here = false;
+        };
     }, [tab]);
     if (!known) {
         if (!said.value) return Waiting({});
@@ -129,6 +133,7 @@ function useBoard(id) {
         const path = `api/x1/experiments/${encodeURIComponent(id)}`;
         let round = 0;
         let busy = false;
+        let again = false; // there were news while it was being read
         /** @param {() => Promise<ExperimentBoard>} ask */
         const read = async ask => {
             round += 1;
@@ -144,27 +149,30 @@ function useBoard(id) {
             } catch (error) {
                 if (mine === round) said.value = error instanceof Error ? error.message : String(error);
             } finally {
-                if (mine === round) busy = false;
+                if (mine === round) {
+                    busy = false;
+                    if (again) void news();
+                }
             }
         };
         const whole = () => read(() => get(dataAddress.peek()));
+        /** @returns {Promise<void>} */
         const news = async () => {
             const before = board.peek();
             const curves = before?.curves;
-            if (busy) return undefined; // what is on its way is new enough
+            again = busy;
+            if (busy) return undefined;
             if (!curves) return whole();
             return read(async () => {
                 const words = new URLSearchParams({
+                    curves: "true",
                     group: curves.group,
                     metric: curves.metric,
                     x: curves.xName,
                     since: String(curves.seq),
                 });
-                const [rows, since] = await Promise.all([
-                    /** @type {Promise<ExperimentBoard>} */ (get(`${path}/board`)),
-                    /** @type {Promise<Curves>} */ (get(`${path}/curves?${words}`)),
-                ]);
-                const next = merged(curves, since);
+                const rows = /** @type {ExperimentBoard} */ (await get(`${path}/board?${words}`));
+                const next = rows.curves ? merged(curves, rows.curves) : null;
                 return next ? { ...rows, curves: next } : get(dataAddress.peek());
             });
         };
@@ -173,18 +181,7 @@ function useBoard(id) {
     useEffect(() => {
         void reader.whole();
     }, [address]);
-    useEffect(() => {
-        const end = follow(`experiment:${id}`, () => void reader.news());
-        let begun = false;
-        const back = comebacks.subscribe(() => {
-            if (begun) void reader.whole();
-            begun = true;
-        });
-        return () => {
-            end();
-            back();
-        };
-    }, [id]);
+    useEffect(() => follow(`experiment:${id}`, reader.news), [id]);
     return { board, said, reload: () => void reader.whole() };
 }
 

@@ -1,7 +1,7 @@
 /** All experiments: one filter line, a table of any length, marks, and what can be done to the marked ones. */
 import { useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
-import { comebacks } from "../api/http.js";
+import { follow } from "../api/live.js";
 import { WindowedRows } from "../api/rows.js";
 import { may } from "../api/session.js";
 import { ACTIONS } from "../lib/actions.js";
@@ -34,7 +34,6 @@ export const USUAL_COLUMNS = [
     "duration",
     "labels",
 ];
-const REFRESH = 10_000; // ms; a hidden page rests
 
 /** @type {Record<string, Omit<Column<Row>, "key">>} */
 export const KNOWN_COLUMNS = {
@@ -205,23 +204,7 @@ export const Page = component(() => {
  * @param {Signal<number>} first
  */
 function useRefreshing(rows, first) {
-    useEffect(() => {
-        const look = () => {
-            if (!document.hidden) void rows.refresh(first.peek());
-        };
-        const timer = setInterval(look, REFRESH);
-        document.addEventListener("visibilitychange", look);
-        let begun = false;
-        const back = comebacks.subscribe(() => {
-            if (begun) look();
-            begun = true;
-        });
-        return () => {
-            clearInterval(timer);
-            document.removeEventListener("visibilitychange", look);
-            back();
-        };
-    }, [rows]);
+    useEffect(() => follow("list", () => rows.refresh(first.peek())), [rows]);
 }
 
 /** @param {(tools: typeof import("./experiments_tools.js")) => unknown} use loads what is seldom needed */

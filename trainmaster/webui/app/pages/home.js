@@ -1,7 +1,8 @@
 /** What needs its reader, what runs, what waits and why and until when, services that are open, and the pools. */
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
-import { comebacks, get, send } from "../api/http.js";
+import { get, send } from "../api/http.js";
+import { follow } from "../api/live.js";
 import { may, session } from "../api/session.js";
 import { ACTIONS } from "../lib/actions.js";
 import { poolsWithRoom } from "../lib/advice.js";
@@ -18,7 +19,6 @@ import { component, tags } from "../ui/tags.js";
 
 const { a, button, code, div, h1, h2, li, meter, p, pre, section, span, ul } = tags;
 
-const REFRESH = 10_000; // ms
 const SEEN = "trainmaster-seen"; // of failures: which of them their reader has put away, in this browser
 
 export const Page = component(() => {
@@ -37,17 +37,8 @@ export const Page = component(() => {
             },
         );
     useEffect(() => {
-        const look = () => {
-            if (!document.hidden) void read();
-        };
-        const timer = setInterval(look, REFRESH);
-        const back = comebacks.subscribe(look); // at once too
-        document.addEventListener("visibilitychange", look);
-        return () => {
-            clearInterval(timer);
-            back();
-            document.removeEventListener("visibilitychange", look);
-        };
+        void read();
+        return follow("mine", read);
     }, []);
     const home = found.value;
     if (!home) {

@@ -1,7 +1,8 @@
 /** One trial: its state and why, its metric, the job that it has now, its last lines; the rest behind tabs. */
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
-import { comebacks, get, send } from "../api/http.js";
+import { get, send } from "../api/http.js";
+import { follow } from "../api/live.js";
 import { may } from "../api/session.js";
 import { count, number, percent, plural, visible } from "../lib/format.js";
 import { hasEnded } from "../lib/states.js";
@@ -18,7 +19,7 @@ import { component, tags } from "../ui/tags.js";
 
 const { a, button, div, h1, nav, p, span } = tags;
 
-const REFRESH = 5000; // ms
+const BETWEEN_LINES = 2000; // ms
 
 /** @type {Record<string, { text: string, load: () => Promise<TabModule> }>} */
 const TABS = {
@@ -54,21 +55,23 @@ export const Page = component(() => {
             },
         );
     useEffect(() => {
-        const look = () => {
-            const known = board.peek();
-            if (!document.hidden && !(known && hasEnded(known.trial.state))) void read();
-        };
-        const timer = setInterval(look, REFRESH);
-        const back = comebacks.subscribe(look); // at once too
-        return () => {
-            clearInterval(timer);
-            back();
-        };
+        void read();
+        return follow(`trial:${id}`, read);
     }, [id]);
+    const task = head?.taskId;
     useEffect(() => {
+        if (!task) return undefined;
+        // Lines come often, and only a few of them stand here.
+        return follow(`log:${task}`, () => read().then(() => new Promise(done => setTimeout(done, BETWEEN_LINES))));
+    }, [task]);
+    useEffect(() => {
+        let here = true;
         TABS[tab]?.load().then(module => {
-            loaded.value = { name: tab, Tab: module.Tab };
+            if (here) loaded.value = { name: tab, Tab: module.Tab };
         }, toastError);
+        return () => {
+            here = false;
+        };
     }, [tab]);
     const now = board.value;
     if (!now || !head) {

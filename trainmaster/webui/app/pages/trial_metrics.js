@@ -35,11 +35,16 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
         return { all, shown: all.slice(0, most.value) };
     }, [metrics, filter, most.value]);
     const names = wanted.shown.map(one => `${encodeURIComponent(one.group)}:${encodeURIComponent(one.name)}`).join(",");
+    const read = useMemo(() => ({ asked: 0, shown: 0 }), []);
     useEffect(() => {
         if (!names) return;
+        read.asked += 1;
+        const mine = read.asked;
         const words = new URLSearchParams({ metrics: names, points: "500", ...(x ? { x } : {}) });
         get(`api/x1/trials/${trial.id}/curves?${words}`).then(
             answer => {
+                if (mine < read.shown) return; // a later answer was faster
+                read.shown = mine;
                 found.value = answer;
                 said.value = "";
             },
@@ -47,7 +52,7 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
                 said.value = error.message;
             },
         );
-    }, [trial.id, names, x, trial.steps]);
+    }, [names, x, view.board]);
     const charts = useMemo(
         () =>
             (found.value?.curves ?? []).map(one => ({

@@ -2,8 +2,9 @@
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { awaySince, sessionEnded } from "../api/http.js";
+import { EVERY, freshness } from "../api/live.js";
 import { may, session, signOut } from "../api/session.js";
-import { ago, visible } from "../lib/format.js";
+import { ago, exact, visible } from "../lib/format.js";
 import { Dialogs, Menu, openDialog, Toasts, toastError } from "./overlay.js";
 import { BASE, go, href } from "./router.js";
 import { component, tags } from "./tags.js";
@@ -78,6 +79,7 @@ const Top = component(() => {
                 crumbs.value.slice(1).map((one, at) => Step({ key: at, one, last: at === crumbs.value.length - 2 })),
             ),
         ),
+        known?.user ? Fresh({}) : null,
         known?.user
             ? button({ type: "button", class: "jump", onClick: jump }, span(null, "Jump to …"), kbd(null, "Ctrl K"))
             : null,
@@ -91,6 +93,22 @@ const Top = component(() => {
               })
             : null,
     );
+});
+
+/** How new what is seen is. Not announced to screen readers: a banner does where it matters. */
+const Fresh = component(() => {
+    const now = freshness.value;
+    if (!now) return null;
+    const seconds = EVERY / 1000;
+    const [words, title] = {
+        live: ["live", "Changes show at once"],
+        asking: [
+            `every ${seconds} s`,
+            `There is no live connection to the master: the page asks every ${seconds} s what has changed`,
+        ],
+        old: [`older since ${exact(now.since).slice(11, 16)}`, `What you see is of ${exact(now.since)}`],
+    }[now.how];
+    return span({ class: `fresh ${now.how}`, title }, words);
 });
 
 const Step = component((/** @type {{ one: Crumb, last: boolean }} */ { one, last }) =>
