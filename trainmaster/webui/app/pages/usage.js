@@ -5,7 +5,6 @@ import { comebacks, get } from "../api/http.js";
 import { csv, json } from "../lib/files.js";
 import { count, number, percent, plural, visible } from "../lib/format.js";
 import { Ago } from "../ui/cells.js";
-import { Chart } from "../ui/chart.js";
 import { Menu, toast, toastError } from "../ui/overlay.js";
 import { dataAddress, href, place, setQuery } from "../ui/router.js";
 import { save } from "../ui/save.js";
@@ -19,7 +18,6 @@ import { component, tags } from "../ui/tags.js";
 const { a, button, div, h1, h2, input, label, p, section, span } = tags;
 
 const HOUR = 3600;
-const DAY = 86_400;
 const HIGHEST = 300; // pixels of a table
 const ROW = 28;
 const HEAD = 34;
@@ -124,21 +122,7 @@ const Shown = component((/** @type {{ usage: UsageAnswer }} */ { usage }) =>
                   })
                 : null,
         ),
-        section(
-            { class: "wide" },
-            usage.slotSeconds > 0
-                ? Chart({
-                      data: {
-                          label: `Slot-hours a day, ${usage.first} to ${usage.last}`,
-                          xTitle: `days since ${usage.first}`,
-                          yTitle: "slot-hours",
-                          x: usage.days.map(one => Math.round((one.day - (usage.days[0]?.day ?? 0)) / DAY)),
-                          series: [{ name: "slot-hours", y: usage.days.map(one => one.slotSeconds / HOUR) }],
-                      },
-                      height: 200,
-                  })
-                : null,
-        ),
+        section({ class: "wide" }, usage.slotSeconds > 0 ? Chart({ usage }) : null),
         section(
             { class: "wide fixed-table" },
             h2(null, "Nodes that lost jobs in the last seven days"),
@@ -146,6 +130,17 @@ const Shown = component((/** @type {{ usage: UsageAnswer }} */ { usage }) =>
         ),
     ),
 );
+
+/** The chart, which is loaded behind the tables. */
+const Chart = component((/** @type {{ usage: UsageAnswer }} */ { usage }) => {
+    const loaded = useSignal(/** @type {typeof import("./usage_days.js").Days | null} */ (null));
+    useEffect(() => {
+        import("./usage_days.js").then(module => {
+            loaded.value = module.Days;
+        }, toastError);
+    }, []);
+    return loaded.value?.({ usage }) ?? null;
+});
 
 /** @param {string} key @returns {(name: string) => string} */
 function filterOf(key) {
