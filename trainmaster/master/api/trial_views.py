@@ -21,6 +21,7 @@ from trainmaster.master.api.view_shapes import (
     TrialCurves,
     TrialHead,
 )
+from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import attempts_view, trial_view
@@ -35,15 +36,17 @@ router = APIRouter(prefix="/api/x1", tags=["trials"])
 
 @router.get("/trials/{trial_id}/board")
 def board(trial_id: int, services: UsesServices, caller: UserCaller) -> TrialBoard:
-    """What a trial's page shows first: its state and why, its jobs, its metric, the last lines of its log."""
+    """What a trial's page shows first: its state and why, its jobs, its metric, the last lines of its log to who may
+    read that."""
     found = trial_view.view(services.store, trial_id)
     curve = found.curve
+    readable = caller.holds(Permission.VIEW_EXPERIMENT_ARTIFACTS, found.workspace_id)
     return TrialBoard(
         trial=_head(found),
         attempts=[attempt(one, found.expected_error) for one in found.attempts],
         metrics=[MetricName(group=group, name=name) for group, name in found.metrics],
         curve=None if curve is None else _curve(curve),
-        log=[log_line(line) for line in found.log],
+        log=[log_line(line) for line in found.log] if readable else [],
     )
 
 
