@@ -126,7 +126,8 @@ function fieldClass(field) {
 }
 
 /**
- * The configuration of a search as that of one trial: its hyperparameters are constants.
+ * The configuration of a search as that of one trial: its hyperparameters are constants, and it trains as long as its
+ * own loop does, where the search had no length in batches.
  * @param {Json} config
  * @param {string} name
  * @param {Values} hyperparameters
@@ -143,7 +144,7 @@ function configOf({ searcher, ...rest }, name, hyperparameters, checkpoint) {
             metric,
             smaller_is_better,
             ...(max_length ? { max_length } : {}),
-            ...(max_time && time_metric ? { max_time, time_metric } : {}),
+            ...(max_time && time_metric === "batches" ? { max_length: { batches: max_time } } : {}),
             ...(checkpoint ? { source_checkpoint_uuid: checkpoint } : {}),
         },
     };
