@@ -24,7 +24,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "reading": (reading.run, 240),
     "abuse": (abuse.run, 600),
     "fleet": (fleet.run, 1800),
-    "webui": (webui.run, 900),
+    "webui": (webui.run, 1800),
 }
 CHAOS = "chaos"
 CLUSTER = {

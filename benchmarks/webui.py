@@ -10,13 +10,16 @@ from playwright.sync_api import Browser, Page, Request
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from sqlalchemy import text
 
+from benchmarks import live_page
 from benchmarks.measure import Deadline, Sample, Unavailable, figure, say
 from benchmarks.peers import mlflow, optuna_dashboard
 from benchmarks.searched import SearchedTrial, of_board
 from tests.support.api.http import Api
 from tests.support.master import MasterProcess, serving
-from tests.support.webui.chromium import FOUND, chromium
+from tests.support.webui.chromium import FOUND, Visit, chromium, visiting
 from tests.support.webui.filled import SIZE, fill
+from tests.support.webui.logs import make_log
+from tests.support.webui.questions import QUESTIONS, Way
 from tests.support.webui.searches import end_searches, make_searches
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
@@ -28,6 +31,8 @@ QUIET = 1.0  # seconds without a request after which a page is whole
 LONGEST = 120.0  # seconds for one page
 CONFIG = "cluster_name: bench\nresource_manager: {type: local, slots: 4, poll_interval: 5}\n"
 FRAMES = 120
+LINES = 1_000_000  # of a log
+JUMPS = 20
 
 # Scrolls a table, a frame after the other, and returns how long each took in ms.
 _SCROLL = """
@@ -73,6 +78,11 @@ def run(deadline: Deadline) -> None:
     with chromium() as browser:
         trials = _search(browser)
         _list(browser)
+        _log_and_questions(browser)
+    say(SECTION, "from a report in a job to the page", live_page.latencies(), "wanted: p95 1,000 ms")
+    for line in live_page.tabs():
+        say(SECTION, *line)
+    with chromium() as browser:
         for beside in (_beside_optuna_dashboard, _beside_mlflow):
             if deadline.left <= 0:
                 say(SECTION, "the rest", "not measured: the time of this section is over")
@@ -121,6 +131,52 @@ def _list(browser: Browser) -> None:
         frames = page.evaluate(_SCROLL, FRAMES)
         say(SECTION, "a frame while it is scrolled ten rows a frame", Sample(frames, tails=(0.95, 1.0)))
         page.context.close()
+
+
+def _log_and_questions(browser: Browser) -> None:
+    """Measures the log of a million lines, and the ten questions on a site that has it."""
+    with serving(CONFIG) as master:
+        searches = make_searches(master, trials=TRIALS)
+        log = make_log(master, LINES)
+        address = f"{master.url}/ui/trials/{log.trial}/log"
+        say(SECTION, f"a log of {LINES:,} lines", _cost(browser, address, _read, master), "wanted: content after 0.5 s")
+        with visiting(browser, master.url) as visit:
+            visit.sign_in("determined", master.password)
+            say(SECTION, "the same, a jump to anywhere", _jumps(visit, log.trial), "wanted: 300 ms")
+        for question, allowed in QUESTIONS.items():
+            with visiting(browser, master.url) as visit:
+                visit.sign_in("determined", master.password)
+                way = Way(visit, searches)
+                way.home()
+                way.seconds = 0.0
+                question(way)
+            what = question.__name__.replace("_", " ")
+            say(SECTION, f"question: {what}", f"{way.clicks} clicks of {allowed}", f"{figure(way.seconds)} s at most")
+        end_searches(master, searches)
+
+
+def _jumps(visit: Visit, trial: int) -> Sample:
+    """From a press on the strip beside a log to the lines that belong there."""
+    page = visit.open(f"trials/{trial}/log")
+    _read(page)
+    strip = page.locator(".log-strip canvas").bounding_box()
+    assert strip
+    times = []
+    for number in range(JUMPS):
+        share = (number * 7919 % 97 + 1) / 99
+        first = page.locator(".log-text").first.inner_text()
+        begun = time.monotonic()
+        page.mouse.click(strip["x"] + strip["width"] / 2, strip["y"] + share * strip["height"])
+        page.wait_for_function(
+            "before => { const line = document.querySelector('.log-text'); return line && line.innerText !== before; }",
+            arg=first,
+        )
+        times.append((time.monotonic() - begun) * 1000)
+    return Sample(times, tails=(0.95, 1.0))
+
+
+def _read(page: Page) -> None:
+    page.locator(".log-text").first.wait_for()
 
 
 def _drawn(page: Page) -> None:
