@@ -141,6 +141,13 @@ def test_the_board_tells_ranks_savings_and_curves_that_belong_together(visitor: 
     assert len(events["events"]) == 5
     following = ask(f"experiments/{searches.small}/story?limit=1&after={events['events'][-1]['id']}")
     assert following["events"][0]["id"] > events["events"][-1]["id"]
+    last = ask(f"experiments/{searches.small}/story?limit=3&newest=true")["events"]
+    assert [one["id"] for one in last] == sorted((one["id"] for one in last), reverse=True)
+    earlier = ask(f"experiments/{searches.small}/story?limit=1&newest=true&before={last[-1]['id']}")["events"]
+    assert earlier[0]["id"] < last[-1]["id"]
+    stops = ask(f"experiments/{searches.small}/story?limit=10000&subject=search")["events"]
+    assert {one["subject"] for one in stops} == {"search"}
+    assert len([one for one in stops if one["event"] == "Stop"]) >= len(stopped)
     longest = max(rows, key=lambda row: row["attempts"])
     attempts = ask(f"trials/{longest['id']}/attempts")["attempts"]
     assert len(attempts) == longest["attempts"]

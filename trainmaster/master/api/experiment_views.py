@@ -22,6 +22,7 @@ from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.experiments import board as boards
 from trainmaster.master.services.experiments import experiment_story
 from trainmaster.master.services.experiments.board import Board, CurvesWanted
+from trainmaster.master.services.experiments.experiment_story import WantedEvents
 from trainmaster.master.services.experiments.experiment_table import cell
 from trainmaster.master.services.metrics import curves as grids
 from trainmaster.master.services.metrics.curves import CurveGrid
@@ -85,11 +86,15 @@ def story(
     services: UsesServices,
     caller: UserCaller,
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    before: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    newest: Annotated[bool, Query(description="the newest first")] = False,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 2000,
     trial: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    subject: Annotated[str, Query(max_length=50, description="search, trial or experiment; default: all")] = "",
 ) -> StoryAnswer:
     """Why everything happened, in order: decisions of the search, of people, and ends of jobs."""
-    rows, more = experiment_story.page(services.store, experiment_id, after, limit, trial)
+    wanted = WantedEvents(limit, after, before, newest, trial, subject)
+    rows, more = experiment_story.page(services.store, experiment_id, wanted)
     return StoryAnswer(events=[event(row) for row in rows], more=more)
 
 

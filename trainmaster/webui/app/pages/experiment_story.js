@@ -14,15 +14,27 @@ import { component, tags } from "../ui/tags.js";
 const { button, div, input, label, p } = tags;
 
 const PIECE = 200; // events of a call
+const SUBJECTS = /** @type {[string, string][]} */ ([
+    ["", "all"],
+    ["search", "decisions of the search"],
+    ["trial", "trials and their jobs"],
+    ["experiment", "the experiment itself"],
+]);
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { id } = view.board.experiment;
-    const trial = place.value.query.get("trial") ?? "";
+    const { query } = place.value;
+    const trial = query.get("trial") ?? "";
+    const subject = query.get("of") ?? "";
+    const newest = query.get("order") === "newest";
     const events = useSignal(/** @type {StoryEvent[] | null} */ (null));
     const more = useSignal(false);
     const said = useSignal("");
     const read = (/** @type {StoryEvent[]} */ before) => {
-        const words = new URLSearchParams({ limit: String(PIECE), after: String(before.at(-1)?.id ?? 0) });
+        const words = new URLSearchParams({ limit: String(PIECE) });
+        words.set(newest ? "before" : "after", String(before.at(-1)?.id ?? 0));
+        if (newest) words.set("newest", "true");
+        if (subject) words.set("subject", subject);
         if (/^\d+$/.test(trial)) words.set("trial", trial);
         return get(`api/x1/experiments/${id}/story?${words}`).then(
             (/** @type {StoryAnswer} */ answer) => {
@@ -37,7 +49,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
     };
     useEffect(() => {
         void read([]);
-    }, [id, trial]);
+    }, [id, trial, subject, newest]);
     const found = events.value;
     if (!found)
         return said.value ? div({ class: "empty", role: "alert" }, p(null, visible(said.value, 500))) : Waiting({});
@@ -45,6 +57,27 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
         null,
         div(
             { class: "section-head" },
+            SUBJECTS.map(([word, text]) =>
+                button(
+                    {
+                        key: word,
+                        type: "button",
+                        class: "switch",
+                        "aria-pressed": subject === word,
+                        onClick: () => setQuery({ of: word || null }),
+                    },
+                    text,
+                ),
+            ),
+            button(
+                {
+                    type: "button",
+                    class: "switch",
+                    "aria-pressed": newest,
+                    onClick: () => setQuery({ order: newest ? null : "newest" }),
+                },
+                "newest first",
+            ),
             label(
                 { class: "chart-tool" },
                 "Only trial",
@@ -60,7 +93,9 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
             ? StoryList({ events: found, race: view.board.brackets.length ? one => raceOf(id, one) : undefined })
             : p({ class: "muted" }, "Nothing has happened yet."),
         said.value ? p({ class: "said", role: "alert" }, visible(said.value, 500)) : null,
-        more.value ? button({ type: "button", onClick: () => read(found) }, "What came next") : null,
+        more.value
+            ? button({ type: "button", onClick: () => read(found) }, newest ? "What came before" : "What came next")
+            : null,
     );
 });
 

@@ -39,10 +39,28 @@ const Known = component((/** @type {{ to: string }} */ { to }) =>
     to ? a({ href: to }, "What did the search know?") : null,
 );
 
+/** What happened, in words; events that have none here are told by their names. */
+const WORDS = new Map([
+    ["search started", "the search began"],
+    ["search Create", "proposed by the search"],
+    ["search Stop", "stopped by the search"],
+    ["search Shutdown", "the search has all that it wants"],
+    ["trial Created", "created"],
+    ["trial Stop", "asked to stop"],
+    ["trial AllocationEnded", "its job ended"],
+    ["trial Pause", "paused"],
+    ["trial Activate", "activated"],
+    ["experiment Pause", "paused"],
+    ["experiment Activate", "activated"],
+    ["experiment Cancel", "canceled"],
+    ["experiment Kill", "killed"],
+]);
+
 /** @param {Happening} one */
 function wordsOf(one) {
+    const words = WORDS.get(`${one.subject} ${one.event}`);
     const event = visible(one.event.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase(), 60);
     const change =
         one.before && one.before !== one.after ? `: ${one.before.toLowerCase()} → ${one.after.toLowerCase()}` : "";
-    return `${visible(one.subject, 30)} ${event}${change.replaceAll("_", " ")}`;
+    return `${words ?? `${visible(one.subject, 30)} ${event}`}${change.replaceAll("_", " ")}`;
 }
