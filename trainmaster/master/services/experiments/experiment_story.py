@@ -16,7 +16,7 @@ SUBJECTS = ("search", "trial", "experiment")
 
 @dataclass(frozen=True)
 class WantedEvents:
-    """Which events. `after` and `before`: ids between which they lie, 0 for the beginning and for the end; `newest`: the
+    """Which events. `after`, `before`: ids between which they lie, 0 for the beginning and for the end; `newest`: the
     newest first. `trial_id`, `subject`: only those of a trial, or of one of SUBJECTS."""
 
     limit: int

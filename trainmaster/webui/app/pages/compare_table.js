@@ -1,13 +1,13 @@
 /** What is compared, a column each: values, costs and settings, only what differs unless all is asked for. */
+
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { bestPlace, cellsOf, delta, moved, PARTS, rowsOf, told } from "../lib/comparison.js";
-import { csv, json } from "../lib/files.js";
 import { count, plural, visible } from "../lib/format.js";
 import { State } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
 import { href, place, setQuery } from "../ui/router.js";
-import { save } from "../ui/save.js";
+import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { CompareRow } from "../lib/comparison.js" */
@@ -237,14 +237,5 @@ const Part = component(
 /** @param {CompareView} view @param {CompareRow[]} rows */
 function exports({ answer }, rows) {
     const name = `compare-${answer.kind}-${answer.things.map(one => one.id).join("-")}`.slice(0, 80);
-    const cells = () => cellsOf(answer, rows);
-    const hint = plural(rows.length, "row");
-    return [
-        { text: "CSV", hint, action: () => save(`${name}.csv`, csv(cells().head, cells().rows), "text/csv") },
-        {
-            text: "JSON",
-            hint,
-            action: () => save(`${name}.json`, json(cells().head, cells().rows), "application/json"),
-        },
-    ];
+    return tableItems({ name, ...cellsOf(answer, rows) });
 }

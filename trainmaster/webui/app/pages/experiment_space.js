@@ -1,18 +1,22 @@
 /** The space that a search looks through: parallel coordinates, which hyperparameters matter, two of them as points. */
+
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
 import { inside, kindsOf, rangePlaces, scaleOf } from "../lib/axes.js";
 import { count, percent, plural, visible } from "../lib/format.js";
 import { importance } from "../lib/importance.js";
 import { State, Value } from "../ui/cells.js";
+import { Menu } from "../ui/overlay.js";
 import { Parallel } from "../ui/parallel.js";
 import { href, place, setQuery } from "../ui/router.js";
 import { Scatter } from "../ui/scatter.js";
 import { fixedRows, Table } from "../ui/table.js";
+import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentView } from "./experiment.js" */
 /** @import { Kinds, Values } from "../lib/axes.js" */
+/** @import { Cell } from "../lib/files.js" */
 
 const { a, button, div, h2, label, li, option, p, section, select, span, ul } = tags;
 
@@ -138,7 +142,22 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
         ),
         section(
             { class: "wide fixed-table" },
-            h2(null, "These trials"),
+            div(
+                { class: "section-head" },
+                h2(null, "These trials"),
+                span({ class: "gap" }),
+                Menu({
+                    label: "Export these trials",
+                    text: "Export",
+                    items: () =>
+                        tableItems({
+                            name: `experiment-${board.experiment.id}-chosen-trials`,
+                            head: board.columns,
+                            rows: chosen.map(row => board.columns.map(key => /** @type {Cell} */ (row[key]))),
+                            command: `det experiment list-trials ${board.experiment.id}`,
+                        }),
+                }),
+            ),
             Chosen({ rows: chosen, names: ordered, metric, experiment: board.experiment.id }),
         ),
     );

@@ -1,16 +1,16 @@
 /** All trials of an experiment as a table: sorted and filtered here, with heat in its columns and a curve in each row. */
+
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { signal, useComputed } from "../../vendor/signals/signals.js";
 import { kindsOf, scaleOf } from "../lib/axes.js";
-import { csv, json } from "../lib/files.js";
 import { count, plural, visible } from "../lib/format.js";
 import { shortWhy, stoppedEarly } from "../lib/trials.js";
 import { Ago, Lasted, State, Value } from "../ui/cells.js";
-import { Menu, toast, toastError } from "../ui/overlay.js";
+import { Menu } from "../ui/overlay.js";
 import { href, place, setQuery } from "../ui/router.js";
-import { save } from "../ui/save.js";
 import { Spark } from "../ui/spark.js";
 import { CompareLink, fixedRows, Table } from "../ui/table.js";
+import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentView, TrialRow } from "./experiment.js" */
@@ -240,17 +240,10 @@ function compared(one, other, way) {
 
 /** @param {ExperimentView} view @param {TrialRow[]} rows */
 function exports({ board }, rows) {
-    const name = `experiment-${board.experiment.id}-trials`;
-    const hint = plural(rows.length, "row");
-    const cells = () => rows.map(row => board.columns.map(key => /** @type {Cell} */ (row[key])));
-    const command = `det experiment list-trials ${board.experiment.id}`;
-    return [
-        { text: "CSV", hint, action: () => save(`${name}.csv`, csv(board.columns, cells()), "text/csv") },
-        { text: "JSON", hint, action: () => save(`${name}.json`, json(board.columns, cells()), "application/json") },
-        {
-            text: "Copy as det",
-            hint: "command",
-            action: () => navigator.clipboard.writeText(command).then(() => toast(`Copied: ${command}`), toastError),
-        },
-    ];
+    return tableItems({
+        name: `experiment-${board.experiment.id}-trials`,
+        head: board.columns,
+        rows: rows.map(row => board.columns.map(key => /** @type {Cell} */ (row[key]))),
+        command: `det experiment list-trials ${board.experiment.id}`,
+    });
 }

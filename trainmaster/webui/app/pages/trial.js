@@ -1,4 +1,5 @@
 /** One trial: its state and why, its metric, the job that it has now, its last lines; the rest behind tabs. */
+
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { get, send } from "../api/http.js";
@@ -10,6 +11,7 @@ import { Ago, ExpectedStart, State, Value } from "../ui/cells.js";
 import { confirmed, Menu, toast, toastError } from "../ui/overlay.js";
 import { dataAddress, href, place } from "../ui/router.js";
 import { usePlace, Waiting } from "../ui/shell.js";
+import { copyCommand } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { TrialBoard } from "../../types/api.d.ts" */
@@ -235,14 +237,13 @@ const Actions = component((/** @type {{ view: TrialView }} */ { view }) => {
                   },
               ]
             : []),
-        { text: "Copy as det", hint: "describe", action: () => copy(`det trial describe ${trial.id}`) },
-        { text: "Copy the log as det", hint: "logs -f", action: () => copy(`det trial logs -f ${trial.id}`) },
-        { text: "Copy a bundle for support", hint: "det", action: () => copy(`det trial support-bundle ${trial.id}`) },
+        { text: "Copy as det", hint: "describe", action: () => copyCommand(`det trial describe ${trial.id}`) },
+        { text: "Copy the log as det", hint: "logs -f", action: () => copyCommand(`det trial logs -f ${trial.id}`) },
+        {
+            text: "Copy a bundle for support",
+            hint: "det",
+            action: () => copyCommand(`det trial support-bundle ${trial.id}`),
+        },
     ];
     return Menu({ label: "Actions", text: "Actions", class: "primary", items: () => items });
 });
-
-/** @param {string} command */
-function copy(command) {
-    return navigator.clipboard.writeText(command).then(() => toast(`Copied: ${command}`), toastError);
-}

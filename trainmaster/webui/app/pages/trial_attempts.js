@@ -1,16 +1,16 @@
 /** A trial's life over its jobs: what walltimes, failures and the queue have cost it. */
+
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { lifeOf } from "../lib/attempts.js";
-import { csv, json } from "../lib/files.js";
 import { count, duration, number, plural, visible } from "../lib/format.js";
 import { Ago, Lasted } from "../ui/cells.js";
 import { Gantt } from "../ui/gantt.js";
 import { Menu } from "../ui/overlay.js";
-import { save } from "../ui/save.js";
 import { clock } from "../ui/shell.js";
 import { fixedRows, Table } from "../ui/table.js";
+import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { TrialView } from "./trial.js" */
@@ -75,18 +75,13 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
             Menu({
                 label: "Export jobs",
                 text: "Export",
-                items: () => [
-                    {
-                        text: "CSV",
-                        hint: plural(attempts.length, "row"),
-                        action: () => save(`trial-${trial.id}-jobs.csv`, csv(names, cells()), "text/csv"),
-                    },
-                    {
-                        text: "JSON",
-                        hint: plural(attempts.length, "row"),
-                        action: () => save(`trial-${trial.id}-jobs.json`, json(names, cells()), "application/json"),
-                    },
-                ],
+                items: () =>
+                    tableItems({
+                        name: `trial-${trial.id}-jobs`,
+                        head: names,
+                        rows: cells(),
+                        command: `det trial describe ${trial.id}`,
+                    }),
             }),
         ),
         Table({

@@ -1,15 +1,15 @@
 /** Who used the slots, day by day and in all, and which nodes lost jobs lately. */
+
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { comebacks, get } from "../api/http.js";
-import { csv, json } from "../lib/files.js";
-import { count, number, percent, plural, visible } from "../lib/format.js";
+import { count, number, percent, visible } from "../lib/format.js";
 import { Ago } from "../ui/cells.js";
-import { Menu, toast, toastError } from "../ui/overlay.js";
+import { Menu, toastError } from "../ui/overlay.js";
 import { dataAddress, href, place, setQuery } from "../ui/router.js";
-import { save } from "../ui/save.js";
 import { usePlace, Waiting } from "../ui/shell.js";
 import { fixedRows, Table } from "../ui/table.js";
+import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { NodeTrouble, UsageAnswer, UsageShare } from "../../types/api.d.ts" */
@@ -233,23 +233,15 @@ function figures(key, title, width, cell) {
 
 /** @param {UsageAnswer} usage */
 function files(usage) {
-    const head = ["kind", "name", "slotSeconds"];
     const kinds = /** @type {[string, UsageShare[]][]} */ ([
         ["user", usage.users],
         ["pool", usage.pools],
         ["label", usage.labels],
     ]);
-    const rows = () => kinds.flatMap(([kind, shares]) => shares.map(one => [kind, one.name, one.slotSeconds]));
-    const name = `usage-${usage.first}-${usage.last}`;
-    const hint = plural(rows().length, "row");
-    const command = `det resources aggregated ${usage.first} ${usage.last}`;
-    return [
-        { text: "CSV", hint, action: () => save(`${name}.csv`, csv(head, rows()), "text/csv") },
-        { text: "JSON", hint, action: () => save(`${name}.json`, json(head, rows()), "application/json") },
-        {
-            text: "Copy as det",
-            hint: "command",
-            action: () => navigator.clipboard.writeText(command).then(() => toast(`Copied: ${command}`), toastError),
-        },
-    ];
+    return tableItems({
+        name: `usage-${usage.first}-${usage.last}`,
+        head: ["kind", "name", "slotSeconds"],
+        rows: kinds.flatMap(([kind, shares]) => shares.map(one => [kind, one.name, one.slotSeconds])),
+        command: `det resources aggregated ${usage.first} ${usage.last}`,
+    });
 }

@@ -1,16 +1,16 @@
 /** Checkpoints of an experiment or a trial: how good they are, how large, and where they lie. */
+
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
-import { csv, json } from "../lib/files.js";
 import { bytes, count, number, plural, visible } from "../lib/format.js";
 import { Ago, Value } from "../ui/cells.js";
-import { Menu, toast, toastError } from "../ui/overlay.js";
+import { Menu } from "../ui/overlay.js";
 import { href, place, setQuery } from "../ui/router.js";
-import { save } from "../ui/save.js";
 import { Waiting } from "../ui/shell.js";
 import { fixedRows, Table } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
+import { tableItems } from "./table_files.js";
 
 /** @import { CheckpointTable } from "../../types/api.d.ts" */
 /** @typedef {{ readonly [name: string]: any }} Row */
@@ -142,26 +142,7 @@ export const CheckpointList = component(
                 Menu({
                     label: "Export checkpoints",
                     text: "Export",
-                    items: () => [
-                        {
-                            text: "CSV",
-                            hint: plural(shown.length, "row"),
-                            action: () => save(`${name}.csv`, csv(names, cells()), "text/csv"),
-                        },
-                        {
-                            text: "JSON",
-                            hint: plural(shown.length, "row"),
-                            action: () => save(`${name}.json`, json(names, cells()), "application/json"),
-                        },
-                        {
-                            text: "Copy as det",
-                            hint: "command",
-                            action: () =>
-                                navigator.clipboard
-                                    .writeText(command)
-                                    .then(() => toast(`Copied: ${command}`), toastError),
-                        },
-                    ],
+                    items: () => tableItems({ name, head: names, rows: cells(), command }),
                 }),
             ),
             Table({

@@ -1,0 +1,28 @@
+/** What a menu offers to take of a table: all its rows as CSV and JSON, and the command that prints the same. */
+import { csv, json } from "../lib/files.js";
+import { plural } from "../lib/format.js";
+import { toast, toastError } from "./overlay.js";
+import { save } from "./save.js";
+
+/** @import { Cell } from "../lib/files.js" */
+
+/**
+ * @param {object} table
+ * @param {string} table.name of the files, without an ending
+ * @param {string[]} table.head
+ * @param {Cell[][]} table.rows all of them, not only those in sight
+ * @param {string} [table.command] of `det`
+ */
+export function tableItems({ name, head, rows, command }) {
+    const hint = plural(rows.length, "row");
+    return [
+        { text: "CSV", hint, action: () => save(`${name}.csv`, csv(head, rows), "text/csv") },
+        { text: "JSON", hint, action: () => save(`${name}.json`, json(head, rows), "application/json") },
+        ...(command ? [{ text: "Copy as det", hint: "command", action: () => copyCommand(command) }] : []),
+    ];
+}
+
+/** @param {string} command */
+export function copyCommand(command) {
+    return navigator.clipboard.writeText(command).then(() => toast(`Copied: ${command}`), toastError);
+}
