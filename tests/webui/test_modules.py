@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -107,3 +109,17 @@ def test_the_mark_changes_with_any_file(tmp_path: Path) -> None:
 def test_an_import_of_what_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
         list(imported({"app/a.js": 'import "./b.js";'}, "app/a.js"))
+
+
+def test_every_command_that_the_page_tells_exists() -> None:
+    told = {
+        tuple(found.split()[1:])
+        for path in sorted((FOLDER / "app").rglob("*.js"))
+        for found in re.findall(r"""[`"](det [a-z-]+ [a-z-]+)""", path.read_text())
+    }
+    assert len(told) > 8
+    for words in sorted(told):
+        done = subprocess.run(
+            [sys.executable, "-m", "trainmaster.cli.det", *words, "--help"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"det {' '.join(words)}: {done.stderr}"

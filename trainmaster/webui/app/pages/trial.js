@@ -239,11 +239,6 @@ const Actions = component((/** @type {{ view: TrialView }} */ { view }) => {
             : []),
         { text: "Copy as det", hint: "describe", action: () => copyCommand(`det trial describe ${trial.id}`) },
         { text: "Copy the log as det", hint: "logs -f", action: () => copyCommand(`det trial logs -f ${trial.id}`) },
-        {
-            text: "Copy a bundle for support",
-            hint: "det",
-            action: () => copyCommand(`det trial support-bundle ${trial.id}`),
-        },
     ];
     return Menu({ label: "Actions", text: "Actions", class: "primary", items: () => items });
 });
