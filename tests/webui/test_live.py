@@ -164,6 +164,23 @@ def test_a_search_grows_on_the_page_and_stopped_trials_fade(
     assert len([one for one in visitor.requests if one.endswith(f"/ui/experiments/{number}")]) == 1
 
 
+def test_a_table_stays_where_its_reader_is(visitor: Visit, start: Start) -> None:
+    number = start(asha(12, 16), pause=0.3)
+    visitor.page.set_viewport_size({"width": 1440, "height": 420})
+    page = opened(visitor, f"experiments/{number}/trials?sort=id")
+    says(page, "live")
+    expect(page.locator("tbody tr:not(.spacer)")).to_have_count(12, timeout=60_000)
+    page.get_by_role("grid").focus()
+    page.keyboard.press("End")
+    expect(page.locator("tr.current")).to_be_visible()
+    where = page.evaluate("document.querySelector('.table').scrollTop")
+    assert where > 0
+    before = page.locator(".thing-facts").inner_text()
+    expect(page.locator(".thing-facts")).not_to_have_text(before)
+    expect(page.locator("tr.current")).to_be_visible()
+    assert page.evaluate("document.querySelector('.table').scrollTop") == where
+
+
 def test_home_list_and_trial_show_what_happens(visitor: Visit, start: Start, site: MasterProcess) -> None:
     home, listed, trial = visitor.page, visitor.context.new_page(), visitor.context.new_page()
     home.goto(f"{visitor.url}/ui/")

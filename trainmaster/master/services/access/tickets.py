@@ -6,8 +6,11 @@ from __future__ import annotations
 import datetime as dt
 import hmac
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from sqlalchemy import delete, func
+from sqlalchemy.exc import IntegrityError
 
 from trainmaster.master.db.tables import Ticket, User
 from trainmaster.master.services.access import identity
@@ -30,11 +33,12 @@ def service_of(task_id: str) -> str:
 
 
 def issue(store: Store, caller: Caller, purpose: str, life: float = LIFE) -> str:
-    """Issues a ticket for the caller's session. Raises Forbidden for callers without one, as jobs."""
+    """Issues a ticket for the caller's session. Raises Forbidden for callers without one, as jobs, and Unauthenticated
+    where it has just ended."""
     if caller.session_id is None:
         raise Forbidden("Tickets are for the sessions of users.")
     ticket = secrets.token_urlsafe(32)
-    with store.transaction() as session:
+    with _of_a_session_that_lasts(), store.transaction() as session:
         session.execute(delete(Ticket).where(Ticket.expires_at < func.now()))
         ends = now() + dt.timedelta(seconds=life)
         row = Ticket(
@@ -42,6 +46,15 @@ def issue(store: Store, caller: Caller, purpose: str, life: float = LIFE) -> str
         )
         session.add(row)
     return ticket
+
+
+@contextmanager
+def _of_a_session_that_lasts() -> Iterator[None]:
+    """Its user may log out meanwhile, as on another page."""
+    try:
+        yield
+    except IntegrityError:
+        raise Unauthenticated("The session has ended; log in again.") from None
 
 
 def redeem(store: Store, ticket: str, purpose: str) -> int:

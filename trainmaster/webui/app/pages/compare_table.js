@@ -1,5 +1,4 @@
 /** What is compared, a column each: values, costs and settings, only what differs unless all is asked for. */
-
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { bestPlace, cellsOf, delta, moved, PARTS, rowsOf, told } from "../lib/comparison.js";

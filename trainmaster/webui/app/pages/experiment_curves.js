@@ -1,6 +1,6 @@
 /** The curves of all trials of an experiment: the best and the marked ones named, the others behind them. */
 import { useMemo } from "../../vendor/preact/hooks.js";
-import { signal, useSignal } from "../../vendor/signals/signals.js";
+import { useSignal } from "../../vendor/signals/signals.js";
 import { unitOnAxis } from "../lib/curves.js";
 import { count, number, plural, visible } from "../lib/format.js";
 import { smoothed } from "../lib/series.js";
@@ -12,7 +12,7 @@ import { MetricChoice } from "../ui/metric_choice.js";
 import { toastError } from "../ui/overlay.js";
 import { go, href, place, setQuery } from "../ui/router.js";
 import { Waiting } from "../ui/shell.js";
-import { CompareLink, fixedRows, Table } from "../ui/table.js";
+import { CompareLink, Table, useRows } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { Curves, ExperimentBoard } from "../../types/api.d.ts" */
@@ -355,10 +355,11 @@ const CurveTable = component(
             metric,
         },
     ) => {
-        const list = useMemo(() => {
-            const found = curves.trials.map((id, at) => ({ id, at, row: rows.get(id) ?? {} }));
-            return fixedRows(signal(found));
-        }, [curves, rows]);
+        const found = useMemo(
+            () => curves.trials.map((id, at) => ({ id, at, row: rows.get(id) ?? {} })),
+            [curves, rows],
+        );
+        const list = useRows(found);
         const columns = useMemo(
             () => [
                 {

@@ -1,7 +1,5 @@
 /** The space that a search looks through: parallel coordinates, which hyperparameters matter, two of them as points. */
-
 import { useMemo } from "../../vendor/preact/hooks.js";
-import { signal } from "../../vendor/signals/signals.js";
 import { inside, kindsOf, rangePlaces, scaleOf } from "../lib/axes.js";
 import { count, percent, plural, visible } from "../lib/format.js";
 import { importance } from "../lib/importance.js";
@@ -10,7 +8,7 @@ import { Menu } from "../ui/overlay.js";
 import { Parallel } from "../ui/parallel.js";
 import { href, place, setQuery } from "../ui/router.js";
 import { Scatter } from "../ui/scatter.js";
-import { fixedRows, Table } from "../ui/table.js";
+import { Table, useRows } from "../ui/table.js";
 import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -245,19 +243,16 @@ const Chosen = component(
             metric,
         },
     ) => {
-        const list = useMemo(
+        const ranked = useMemo(
             () =>
-                fixedRows(
-                    signal(
-                        [...rows].sort(
-                            (one, other) =>
-                                Number(one["rank"] ?? 1e9) - Number(other["rank"] ?? 1e9) ||
-                                Number(one["id"]) - Number(other["id"]),
-                        ),
-                    ),
+                [...rows].sort(
+                    (one, other) =>
+                        Number(one["rank"] ?? 1e9) - Number(other["rank"] ?? 1e9) ||
+                        Number(one["id"]) - Number(other["id"]),
                 ),
             [rows],
         );
+        const list = useRows(ranked);
         return Table({
             label: "Trials in the chosen ranges",
             rows: list,

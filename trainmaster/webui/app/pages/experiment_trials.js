@@ -1,7 +1,6 @@
 /** All trials of an experiment as a table: sorted and filtered here, with heat in its columns and a curve in each row. */
-
 import { useMemo } from "../../vendor/preact/hooks.js";
-import { signal, useComputed } from "../../vendor/signals/signals.js";
+import { useComputed } from "../../vendor/signals/signals.js";
 import { kindsOf, scaleOf } from "../lib/axes.js";
 import { count, plural, visible } from "../lib/format.js";
 import { shortWhy, stoppedEarly } from "../lib/trials.js";
@@ -9,7 +8,7 @@ import { Ago, Lasted, State, Value } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
 import { href, place, setQuery } from "../ui/router.js";
 import { Spark } from "../ui/spark.js";
-import { CompareLink, fixedRows, Table } from "../ui/table.js";
+import { CompareLink, Table, useRows } from "../ui/table.js";
 import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -31,7 +30,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
     const heat = query.get("heat") === "yes";
     const columns = useMemo(() => columnsOf(view, heat), [board, heat]);
     const shown = useMemo(() => sorted(matching(trials, filter), sort), [trials, filter, sort]);
-    const rows = useMemo(() => fixedRows(signal(shown)), [shown]);
+    const rows = useRows(shown, `${filter} ${sort}`);
     // The table keeps rows beside their keys; all tabs share the keys.
     const kept = useComputed(
         () => new Map(trials.filter(row => marks.value.has(Number(row["id"]))).map(row => [Number(row["id"]), row])),

@@ -1,5 +1,4 @@
 /** One trial: its state and why, its metric, the job that it has now, its last lines; the rest behind tabs. */
-
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { get, send } from "../api/http.js";

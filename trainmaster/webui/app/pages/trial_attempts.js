@@ -1,7 +1,6 @@
 /** A trial's life over its jobs: what walltimes, failures and the queue have cost it. */
-
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
-import { signal, useSignal } from "../../vendor/signals/signals.js";
+import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { lifeOf } from "../lib/attempts.js";
 import { count, duration, number, plural, visible } from "../lib/format.js";
@@ -9,7 +8,7 @@ import { Ago, Lasted } from "../ui/cells.js";
 import { Gantt } from "../ui/gantt.js";
 import { Menu } from "../ui/overlay.js";
 import { clock } from "../ui/shell.js";
-import { fixedRows, Table } from "../ui/table.js";
+import { Table, useRows } from "../ui/table.js";
 import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -38,7 +37,8 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
     const live = attempts.some(one => one.ended === null);
     const now = live ? clock.value / 1000 : (trial.ended ?? 0);
     const life = useMemo(() => lifeOf(attempts, now), [attempts, now]);
-    const rows = useMemo(() => fixedRows(signal([...attempts].reverse())), [attempts]);
+    const latestFirst = useMemo(() => [...attempts].reverse(), [attempts]);
+    const rows = useRows(latestFirst);
     if (attempts.length === 0)
         return div({ class: "empty" }, p(null, "It has no job yet: it waits for its turn in the search."));
     const names = [

@@ -1,5 +1,4 @@
 /** Who used the slots, day by day and in all, and which nodes lost jobs lately. */
-
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { comebacks, get } from "../api/http.js";

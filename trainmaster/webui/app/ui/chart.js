@@ -10,7 +10,7 @@ import { csvOf, jsonOf, svgOf } from "../lib/svg.js";
 import { colours } from "./canvas.js";
 import { Menu, toastError } from "./overlay.js";
 import { save, savePicture } from "./save.js";
-import { fixedRows, Table } from "./table.js";
+import { Table, useRows } from "./table.js";
 import { component, tags } from "./tags.js";
 
 /** @import { ChartData } from "../lib/series.js" */
@@ -356,7 +356,8 @@ const Legend = component(
 
 /** The values in rows: what the canvas shows to those who see it. */
 const Values = component((/** @type {{ data: ChartData }} */ { data }) => {
-    const rows = useMemo(() => fixedRows(signal(data.x.map((x, at) => ({ at, x })))), [data]);
+    const places = useMemo(() => data.x.map((x, at) => ({ at, x })), [data]);
+    const rows = useRows(places);
     const columns = useMemo(
         () => [
             {

@@ -1,14 +1,13 @@
 /** Checkpoints of an experiment or a trial: how good they are, how large, and where they lie. */
-
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
-import { signal, useSignal } from "../../vendor/signals/signals.js";
+import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { bytes, count, number, plural, visible } from "../lib/format.js";
 import { Ago, Value } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
 import { href, place, setQuery } from "../ui/router.js";
 import { Waiting } from "../ui/shell.js";
-import { fixedRows, Table } from "../ui/table.js";
+import { Table, useRows } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
 import { tableItems } from "./table_files.js";
 
@@ -45,7 +44,7 @@ export const CheckpointList = component(
         }, [of, known]);
         const all = found.value;
         const shown = useMemo(() => (all ?? []).filter(row => removed || row["state"] !== "DELETED"), [all, removed]);
-        const rows = useMemo(() => fixedRows(signal(shown)), [shown]);
+        const rows = useRows(shown, String(removed));
         if (said.value) return div({ class: "empty", role: "alert" }, p(null, said.value));
         if (!all) return Waiting({});
         if (all.length === 0) {

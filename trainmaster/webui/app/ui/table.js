@@ -3,9 +3,9 @@
  * `j k` and the arrows move, `x` marks, `Enter` opens.
  */
 
-import { useEffect, useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { Component, createElement } from "../../vendor/preact/preact.js";
-import { useComputed, useSignal } from "../../vendor/signals/signals.js";
+import { signal, useComputed, useSignal } from "../../vendor/signals/signals.js";
 import { toast } from "./overlay.js";
 import { go, href } from "./router.js";
 import { isTyping } from "./shell.js";
@@ -79,6 +79,25 @@ export function fixedRows(list) {
         at: index => list.value[index],
         want: () => undefined,
     };
+}
+
+/**
+ * Rows that are in memory and change while they are shown: the table stays where it is, unless they answer another
+ * question, as a filter or an order.
+ * @template R
+ * @param {R[]} list
+ * @param {string} [question]
+ * @returns {Rows<R>}
+ */
+export function useRows(list, question = "") {
+    const { kept, rows } = useMemo(() => {
+        const kept = signal(list);
+        return { kept, rows: fixedRows(kept) };
+    }, [question]);
+    useEffect(() => {
+        kept.value = list;
+    }, [kept, list]);
+    return rows;
 }
 
 /**
