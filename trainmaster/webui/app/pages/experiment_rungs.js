@@ -1,6 +1,6 @@
 /** The rung race: what the search knew at any moment, played back from its decisions. */
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
-import { signal, useSignal } from "../../vendor/signals/signals.js";
+import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { count, exact, number, plural, visible } from "../lib/format.js";
 import { eventsOf, leader, momentOf, sentence, valueAxis } from "../lib/rungs.js";
@@ -9,7 +9,7 @@ import { stillPlease, usePlayer } from "../ui/player.js";
 import { href, place, setQuery } from "../ui/router.js";
 import { Race } from "../ui/rung_race.js";
 import { Waiting } from "../ui/shell.js";
-import { fixedRows, Table } from "../ui/table.js";
+import { Table, useRows } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { RungRace } from "../../types/api.d.ts" */
@@ -291,7 +291,7 @@ const Events = component(
             metric,
         },
     ) => {
-        const rows = useMemo(() => fixedRows(signal(events)), [events]);
+        const rows = useRows(events, String(bracket));
         const right = /** @type {const} */ ("right");
         const words = /** @type {const} */ ({ unsorted: true });
         return Table({
