@@ -1,13 +1,13 @@
 /** Who used the slots, day by day and in all, and which nodes lost jobs lately. */
 import { useEffect } from "../../vendor/preact/hooks.js";
-import { signal, useSignal } from "../../vendor/signals/signals.js";
+import { useSignal } from "../../vendor/signals/signals.js";
 import { comebacks, get } from "../api/http.js";
 import { count, number, percent, visible } from "../lib/format.js";
 import { Ago } from "../ui/cells.js";
 import { Menu, toastError } from "../ui/overlay.js";
 import { dataAddress, href, place, setQuery } from "../ui/router.js";
 import { usePlace, Waiting } from "../ui/shell.js";
-import { fixedRows, Table } from "../ui/table.js";
+import { Table, useRows } from "../ui/table.js";
 import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -155,13 +155,13 @@ const Shares = component(
             address,
         },
     ) => {
+        const rows = useRows(shares);
         if (shares.length === 0) return p({ class: "muted" }, "Nobody used a slot in these days.");
-        const list = fixedRows(signal(shares));
         return div(
             { class: "usage-shares", style: { height: `${Math.min(HIGHEST, shares.length * ROW + HEAD)}px` } },
             Table({
                 label: `Slot-hours by ${what}`,
-                rows: list,
+                rows,
                 rowKey: (/** @type {UsageShare} */ one) => one.name,
                 address: (/** @type {UsageShare} */ one) => address(one.name),
                 columns: [
@@ -186,10 +186,11 @@ const Shares = component(
     },
 );
 
-const Nodes = component((/** @type {{ nodes: NodeTrouble[] }} */ { nodes }) =>
-    Table({
+const Nodes = component((/** @type {{ nodes: NodeTrouble[] }} */ { nodes }) => {
+    const rows = useRows(nodes);
+    return Table({
         label: "Nodes that lost jobs",
-        rows: fixedRows(signal(nodes)),
+        rows,
         rowKey: (/** @type {NodeTrouble} */ one) => `${one.cluster} ${one.node}`,
         columns: [
             column("node", "Node", 220, (/** @type {NodeTrouble} */ one) =>
@@ -205,8 +206,8 @@ const Nodes = component((/** @type {{ nodes: NodeTrouble[] }} */ { nodes }) =>
                 span({ title: visible(one.why, 1000) }, visible(one.why, 200)),
             ),
         ],
-    }),
-);
+    });
+});
 
 /**
  * @template R
