@@ -100,7 +100,7 @@ def test_order_baseline_and_what_is_compared_by_keys_alone(visitor: Visit, searc
     expect(page).to_have_url(re.compile(f"baseline={ids[0]}"))
     cells = row(page, "best val_loss")
     assert "+" not in cells[0]
-    assert re.search(r"\+0\.\d+ \(\+\d", cells[1])
+    assert re.search(r"\+\d\.\d+(e−\d+)? \(\+\d", cells[1])
     page.get_by_role("button", name=f"Remove trial {ids[2]}").press("Enter")
     expect(page.locator(".compare-thing")).to_have_count(2)
     page.get_by_label("Number of a further trial").fill(str(ids[2]))

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.support.master import MasterProcess, serving
 from tests.support.webui.chromium import Visit, picture, violations
-from tests.support.webui.logs import ERROR_EVERY, FIRST_ERROR, FilledLog, make_log
+from tests.support.webui.logs import ERROR_EVERY, FIRST_ERROR, FilledLog, end_log, make_log
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.services.logs import log_store
@@ -52,11 +52,12 @@ HOSTILE = (
 
 
 @pytest.fixture(scope="module")
-def hostile(site: tuple[MasterProcess, FilledLog]) -> FilledLog:
+def hostile(site: tuple[MasterProcess, FilledLog]) -> Iterator[FilledLog]:
     """Another trial, which still runs and has written what nobody should."""
     found = make_log(site[0], 20, failed=False)
     write(site[0], found, HOSTILE)
-    return found
+    yield found
+    end_log(site[0], found)
 
 
 def write(master: MasterProcess, log: FilledLog, lines: Sequence[str]) -> None:
@@ -274,6 +275,7 @@ def test_new_lines_are_followed_and_wait_for_who_reads(
     expect(page.locator(".log-line").last).to_contain_text("fast 4999")
     page.get_by_role("button", name="4\u2009800 lines skipped, show").click()
     expect(page.locator(".log-text").filter(has_text=re.compile(r"^fast 0$"))).to_be_visible()
+    end_log(master, live)
 
 
 def test_a_task_of_its_own_has_a_log(visit: Callable[..., Visit], site: tuple[MasterProcess, FilledLog]) -> None:

@@ -153,7 +153,8 @@ def test_the_board_tells_ranks_savings_and_curves_that_belong_together(visitor: 
     assert len(attempts) == longest["attempts"]
     for before, after in pairwise(attempts):
         assert before["ended"] <= after["started"]
-        assert before["trainedTo"] is None or before["trainedTo"] < after["trainedFrom"]
+        if before["trainedTo"] is not None and after["trainedFrom"] is not None:  # some ended before they reported
+            assert before["trainedTo"] < after["trainedFrom"]
     lost = [one["lostSteps"] for one in attempts if one["outcome"] != "infrastructure"]
     assert not any(lost), "only a failed node loses steps"
     assert (

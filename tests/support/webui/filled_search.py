@@ -38,6 +38,7 @@ name: {name}
 description: learning rate and width of a small vision transformer
 labels: [vit, paper]
 entrypoint: python3 train.py
+reproducibility: {{experiment_seed: 7}}
 resources: {{slots_per_trial: 4}}
 searcher:
   name: adaptive_asha

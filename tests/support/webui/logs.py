@@ -63,6 +63,14 @@ def make_log(master: MasterProcess, lines: int, *, failed: bool = True) -> Fille
     return FilledLog(number, trial, task, lines)
 
 
+def end_log(master: MasterProcess, found: FilledLog) -> None:
+    """Ends a trial that still runs: no job is behind it."""
+    engine = make_engine(EmbeddedServer(master.data).url, pool_size=1)
+    with engine.begin() as connection:
+        _fail(connection, found.experiment)
+    engine.dispose()
+
+
 def _fail(connection: Connection, experiment: int) -> None:
     given = {"why": MEMORY, "experiment": experiment}
     for statement in (

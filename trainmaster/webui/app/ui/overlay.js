@@ -161,8 +161,9 @@ export const Menu = component(
             if (!open.value) props.onOpen?.();
             open.value = !open.value;
         };
+        // On the opener too: the list has the focus a moment later.
         return span(
-            { class: "menu" },
+            { class: "menu", onKeyDown: open.value ? keys : undefined },
             button(
                 {
                     ref: opener,
@@ -179,7 +180,7 @@ export const Menu = component(
             ),
             open.value
                 ? ul(
-                      { ref: list, role: "menu", class: "menu-list", "aria-label": props.label, onKeyDown: keys },
+                      { ref: list, role: "menu", class: "menu-list", "aria-label": props.label },
                       props.items().map(item =>
                           li(
                               { key: item.text, role: "none" },
