@@ -162,6 +162,15 @@ def test_an_older_page_loads_itself_anew_after_an_upgrade(visitor: Visit) -> Non
     expect(page.get_by_role("searchbox", name="Filter experiments")).to_be_visible()
 
 
+def test_so_does_one_whose_tab_is_gone(visitor: Visit, full: MasterProcess) -> None:
+    visitor.expected.append("status of 404")
+    page = visitor.open("experiments/77")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    page.route("**/app/pages/experiment_notes.js", lambda route: route.fulfill(status=404), times=1)
+    page.get_by_role("link", name="Notes").click()
+    expect(page.get_by_text("No notes yet")).to_be_visible()
+
+
 def test_a_message_of_the_site_stands_above_every_page(
     visit: Callable[..., Visit], master: MasterProcess, pictures: Path
 ) -> None:

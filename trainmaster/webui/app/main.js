@@ -6,7 +6,7 @@ import { useSignal } from "../vendor/signals/signals.js";
 import { awaySince, comebacks } from "./api/http.js";
 import { readSession, session } from "./api/session.js";
 import { visible } from "./lib/format.js";
-import { followLinks, href, pageModules, place } from "./ui/router.js";
+import { followLinks, href, loadModule, pageModules, place } from "./ui/router.js";
 import { Shell, usePlace, Waiting } from "./ui/shell.js";
 import { component, tags } from "./ui/tags.js";
 
@@ -48,21 +48,9 @@ const Outlet = component(() => {
     return Guarded({ key }, loaded.value.Page({}));
 });
 
-/**
- * @param {string} name
- * @returns {Promise<PageModule>}
- */
-async function load(name) {
-    try {
-        return await import(`./pages/${name}.js`);
-    } catch (error) {
-        // After an upgrade of the master the files of this version are gone: once, the page loads itself anew.
-        const mark = `reloaded ${import.meta.url}`;
-        if (sessionStorage.getItem(mark)) throw error;
-        sessionStorage.setItem(mark, "yes");
-        location.reload();
-        return new Promise(() => undefined);
-    }
+/** @param {string} name @returns {Promise<PageModule>} */
+function load(name) {
+    return loadModule(() => import(`./pages/${name}.js`));
 }
 
 /** @extends {Component<{ children?: Content }, { sentence: string }>} */

@@ -7,9 +7,8 @@ import { get } from "../api/http.js";
 import { follow } from "../api/live.js";
 import { merged } from "../lib/curves.js";
 import { visible } from "../lib/format.js";
-import { toastError } from "../ui/overlay.js";
 import { dataAddress, href, place, setQuery } from "../ui/router.js";
-import { usePlace, Waiting } from "../ui/shell.js";
+import { useModule, usePlace, Waiting } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 import { Head } from "./experiment_head.js";
 
@@ -54,7 +53,6 @@ const FIRST = "curves";
 
 export const Page = component(() => {
     const { id = "", tab = FIRST } = place.value.names;
-    const loaded = useSignal(/** @type {{ name: string, Tab: TabModule["Tab"] } | null} */ (null));
     const { board, said, reload } = useBoard(id);
     const marks = useMarks();
     const known = board.value;
@@ -63,15 +61,7 @@ export const Page = component(() => {
         { text: "Experiments", to: "experiments" },
         { text: known ? `${id} ${known.experiment.name}` : id, to: `experiments/${id}` },
     ]);
-    useEffect(() => {
-        let here = true;
-        TABS[tab]?.load().then(module => {
-            if (here) loaded.value = { name: tab, Tab: module.Tab };
-        }, toastError);
-        return () => {
-            here = false;
-        };
-    }, [tab]);
+    const shown = useModule(tab, TABS[tab]?.load);
     if (!known) {
         if (!said.value) return Waiting({});
         return div(
@@ -107,8 +97,8 @@ export const Page = component(() => {
             { class: "tab" },
             TABS[tab] === undefined
                 ? p(null, "There is no such view of an experiment.")
-                : loaded.value?.name === tab
-                  ? loaded.value.Tab({ view, key: tab })
+                : shown
+                  ? shown.Tab({ view, key: tab })
                   : Waiting({}),
         ),
     );

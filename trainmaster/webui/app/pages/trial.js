@@ -9,7 +9,7 @@ import { hasEnded } from "../lib/states.js";
 import { Ago, ExpectedStart, State, Value } from "../ui/cells.js";
 import { confirmed, Menu, toast, toastError } from "../ui/overlay.js";
 import { dataAddress, href, place } from "../ui/router.js";
-import { usePlace, Waiting } from "../ui/shell.js";
+import { useModule, usePlace, Waiting } from "../ui/shell.js";
 import { copyCommand } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -37,7 +37,6 @@ export const Page = component(() => {
     const { id = "", tab = "metrics" } = place.value.names;
     const board = useSignal(/** @type {TrialBoard | null} */ (null));
     const said = useSignal("");
-    const loaded = useSignal(/** @type {{ name: string, Tab: TabModule["Tab"] } | null} */ (null));
     const head = board.value?.trial;
     usePlace([
         { text: "Experiments", to: "experiments" },
@@ -65,15 +64,7 @@ export const Page = component(() => {
         // Lines come often, and only a few of them stand here.
         return follow(`log:${task}`, () => read().then(() => new Promise(done => setTimeout(done, BETWEEN_LINES))));
     }, [task]);
-    useEffect(() => {
-        let here = true;
-        TABS[tab]?.load().then(module => {
-            if (here) loaded.value = { name: tab, Tab: module.Tab };
-        }, toastError);
-        return () => {
-            here = false;
-        };
-    }, [tab]);
+    const shown = useModule(tab, TABS[tab]?.load);
     const now = board.value;
     if (!now || !head) {
         if (!said.value) return Waiting({});
@@ -107,8 +98,8 @@ export const Page = component(() => {
             { class: "tab" },
             TABS[tab] === undefined
                 ? p(null, "There is no such view of a trial.")
-                : loaded.value?.name === tab
-                  ? loaded.value.Tab({ view, key: tab })
+                : shown
+                  ? shown.Tab({ view, key: tab })
                   : Waiting({}),
         ),
     );

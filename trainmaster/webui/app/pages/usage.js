@@ -4,9 +4,9 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { comebacks, get } from "../api/http.js";
 import { count, number, percent, visible } from "../lib/format.js";
 import { Ago } from "../ui/cells.js";
-import { Menu, toastError } from "../ui/overlay.js";
+import { Menu } from "../ui/overlay.js";
 import { dataAddress, href, place, setQuery } from "../ui/router.js";
-import { usePlace, Waiting } from "../ui/shell.js";
+import { useModule, usePlace, Waiting } from "../ui/shell.js";
 import { Table, useRows } from "../ui/table.js";
 import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
@@ -132,13 +132,7 @@ const Shown = component((/** @type {{ usage: UsageAnswer }} */ { usage }) =>
 
 /** The chart, which is loaded behind the tables. */
 const Chart = component((/** @type {{ usage: UsageAnswer }} */ { usage }) => {
-    const loaded = useSignal(/** @type {typeof import("./usage_days.js").Days | null} */ (null));
-    useEffect(() => {
-        import("./usage_days.js").then(module => {
-            loaded.value = module.Days;
-        }, toastError);
-    }, []);
-    return loaded.value?.({ usage }) ?? null;
+    return useModule("days", () => import("./usage_days.js"))?.Days({ usage }) ?? null;
 });
 
 /** @param {string} key @returns {(name: string) => string} */

@@ -33,6 +33,24 @@ export function pageModules() {
     return [...new Set(routes.map(route => route.page))];
 }
 
+/**
+ * Loads a module. After an upgrade of the master the files of this version are gone: once, the page loads itself anew.
+ * @template T
+ * @param {() => Promise<T>} load with the `import()`
+ * @returns {Promise<T>}
+ */
+export async function loadModule(load) {
+    try {
+        return await load();
+    } catch (error) {
+        const mark = `reloaded ${import.meta.url}`;
+        if (sessionStorage.getItem(mark)) throw error;
+        sessionStorage.setItem(mark, "yes");
+        location.reload();
+        return new Promise(() => undefined);
+    }
+}
+
 /** @param {URL} url */
 function placeOf(url) {
     const path = url.pathname.slice(BASE.pathname.length);

@@ -6,7 +6,7 @@ import { EVERY, freshness } from "../api/live.js";
 import { may, session, signOut } from "../api/session.js";
 import { ago, exact, visible } from "../lib/format.js";
 import { Dialogs, Menu, openDialog, Toasts, toastError } from "./overlay.js";
-import { BASE, go, href } from "./router.js";
+import { BASE, go, href, loadModule } from "./router.js";
 import { component, tags } from "./tags.js";
 
 /** @import { Content } from "../../types/tags.d.ts" */
@@ -234,6 +234,28 @@ function globalKeys() {
 function toMain(event) {
     event.preventDefault(); // the address would be relative to <base>
     document.getElementById("main")?.focus();
+}
+
+/**
+ * A module that is loaded for what is shown: null until it is there. What was left before it was there does not come late.
+ * @template T
+ * @param {string} name of what is shown
+ * @param {(() => Promise<T>) | undefined} load
+ * @returns {T | null}
+ */
+export function useModule(name, load) {
+    const loaded = useSignal(/** @type {{ name: string, module: T } | null} */ (null));
+    useEffect(() => {
+        let here = true;
+        if (load)
+            loadModule(load).then(module => {
+                if (here) loaded.value = { name, module };
+            }, toastError);
+        return () => {
+            here = false;
+        };
+    }, [name]);
+    return loaded.value?.name === name ? loaded.value.module : null;
 }
 
 /** A bar at the upper edge while something takes longer than a moment. */
