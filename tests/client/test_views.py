@@ -120,3 +120,14 @@ def test_home_and_what_is_not_there(master: Master, raced: Experiment) -> None:
     for call in (master.views.experiment, master.views.rungs, master.views.trial, master.views.attempts):
         with pytest.raises(NoSuchThing, match="999999"):
             call(999_999)
+
+
+def test_who_used_the_slots(master: Master, raced: Experiment) -> None:
+    used = master.views.usage()
+    assert [share.name for share in used.users] == ["determined"]
+    assert used.slot_seconds == pytest.approx(sum(day.slot_seconds for day in used.days))
+    assert used.slot_seconds >= master.views.experiment(raced.id).experiment.slot_seconds > 0
+    assert used.nodes == ()
+    assert master.views.usage("2020-01-01", "2020-01-31").slot_seconds == 0
+    with pytest.raises(APIError, match="must not lie before"):
+        master.views.usage("2020-02-01", "2020-01-31")

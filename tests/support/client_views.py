@@ -15,11 +15,12 @@ PATH = Path(view_records.__file__)
 # The answers of the calls; what they refer to comes along.
 WANTED = (
     *("HomeAnswer", "ExperimentBoard", "Curves", "StoryEvent", "RungRace", "CheckpointTable", "TrialBoard"),
-    *("TrialCurves", "Machine", "Comparison"),
+    *("TrialCurves", "Machine", "Comparison", "UsageAnswer"),
 )
 # Names that another module of the client has for something else, or that say nothing outside of the page.
 RENAMED = {
     "HomeAnswer": "HomeView",
+    "UsageAnswer": "UsageView",
     "Machine": "MachineView",
     "LogLine": "BoardLogLine",
     "StoryEvent": "ExperimentEvent",

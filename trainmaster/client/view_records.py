@@ -454,3 +454,45 @@ class Comparison:
     metrics: tuple[MetricName, ...]
     settings: tuple[ComparedSetting, ...]
     settings_left_out: int
+
+
+@dataclass(frozen=True)
+class UsageDay:
+    """`day`: its first second in UTC, as seconds since 1970."""
+
+    day: float
+    slot_seconds: float
+
+
+@dataclass(frozen=True)
+class UsageShare:
+    name: str
+    slot_seconds: float
+
+
+@dataclass(frozen=True)
+class NodeTrouble:
+    """Jobs that a node lost in the last seven days, and of how many trials; `at`, `why` and `trial` are of the
+    last."""
+
+    node: str
+    cluster: str
+    jobs: int
+    trials: int
+    at: float
+    why: str
+    trial: int
+
+
+@dataclass(frozen=True)
+class UsageView:
+    """Slot-seconds of the days from `first` to `last` (YYYY-MM-DD, UTC, both included), the largest shares first."""
+
+    first: str
+    last: str
+    slot_seconds: float
+    days: tuple[UsageDay, ...]
+    users: tuple[UsageShare, ...]
+    pools: tuple[UsageShare, ...]
+    labels: tuple[UsageShare, ...]
+    nodes: tuple[NodeTrouble, ...]

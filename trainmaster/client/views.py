@@ -23,6 +23,7 @@ from trainmaster.client.view_records import (
     RungRace,
     TrialBoard,
     TrialCurves,
+    UsageView,
 )
 
 T = TypeVar("T")
@@ -45,6 +46,24 @@ class Views(Resource):
             APIError: The master refuses the call.
         """
         return _read(HomeView, self._x1("home"))
+
+    def usage(self, first: str = "", last: str = "") -> UsageView:
+        """Get who used the slots in some days, and which nodes lost jobs in the last seven.
+
+        Args:
+            first: The first day, as YYYY-MM-DD in UTC; empty for 30 days up to the last one.
+            last: The last day, included; empty for today.
+
+        Returns:
+            Slot-seconds by day, user, pool and label, and the nodes, the worst first.
+
+        Raises:
+            NotAllowed: The caller may not see the cluster's usage.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        days = {"first": first, "last": last}
+        return _read(UsageView, self._x1("usage", **{name: day for name, day in days.items() if day}))
 
     # -- experiments ----------------------------------------------------------------------------------------------
 
