@@ -134,7 +134,6 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
         trial.stop === "searcher"
             ? p(
                   { class: "thing-why" },
-                  "Stopped by the search. ",
                   a(
                       { href: href(`experiments/${trial.experimentId}/rungs`, { trial: String(trial.id) }) },
                       "What did the search know?",
