@@ -111,8 +111,20 @@ def picture(page: Page, folder: Path, name: str, themes: Sequence[str] = ("light
 
 
 def violations(page: Page, axe: str) -> list[str]:
-    """What axe finds of WCAG 2.2 AA, as `rule: element`."""
+    """What axe finds of WCAG 2.2 AA, as `rule: element`; of contrast in the other theme too."""
     page.evaluate(axe)
-    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-    found = page.evaluate("rules => axe.run(document, { runOnly: { type: 'tag', values: rules } })", rules)
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+    found = _run_axe(page, {"type": "tag", "values": tags})
+    other, this = ("light", "dark") if page.evaluate(_IS_DARK) else ("dark", "light")
+    page.emulate_media(color_scheme=other)
+    found += [f"{other} theme: {one}" for one in _run_axe(page, {"type": "rule", "values": ["color-contrast"]})]
+    page.emulate_media(color_scheme=this)
+    return found
+
+
+_IS_DARK = "matchMedia('(prefers-color-scheme: dark)').matches"
+
+
+def _run_axe(page: Page, only: dict[str, object]) -> list[str]:
+    found = page.evaluate("only => axe.run(document, { runOnly: only })", only)
     return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]

@@ -171,7 +171,15 @@ function useBoard(id) {
     useEffect(() => {
         void reader.whole();
     }, [address]);
-    useEffect(() => follow(`experiment:${id}`, reader.news), [id]);
+    useEffect(() => {
+        let begun = false;
+        return follow(`experiment:${id}`, () => {
+            if (begun) return reader.news();
+            // The first hint comes at once: the same question again, whose answer is not sent again if it is the same.
+            begun = true;
+            return reader.whole();
+        });
+    }, [id]);
     return { board, said, reload: () => void reader.whole() };
 }
 
