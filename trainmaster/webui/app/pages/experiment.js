@@ -8,7 +8,7 @@ import { follow } from "../api/live.js";
 import { merged } from "../lib/curves.js";
 import { visible } from "../lib/format.js";
 import { dataAddress, href, place, setQuery } from "../ui/router.js";
-import { useModule, usePlace, Waiting } from "../ui/shell.js";
+import { NotShown, useModule, usePlace, Waiting } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 import { Head } from "./experiment_head.js";
 
@@ -26,7 +26,7 @@ import { Head } from "./experiment_head.js";
  */
 /** @typedef {{ Tab: ComponentTag<{ view: ExperimentView }> }} TabModule */
 
-const { a, button, div, h1, nav, p } = tags;
+const { a, div, nav, p } = tags;
 
 const MOST_MARKS = 100; // in the address
 /** @type {(board: ExperimentBoard) => boolean} */
@@ -62,15 +62,7 @@ export const Page = component(() => {
         { text: known ? `${id} ${known.experiment.name}` : id, to: `experiments/${id}` },
     ]);
     const shown = useModule(tab, TABS[tab]?.load);
-    if (!known) {
-        if (!said.value) return Waiting({});
-        return div(
-            { class: "page", role: "alert" },
-            h1(null, "Not shown"),
-            p(null, visible(said.value, 1000)),
-            button({ type: "button", onClick: reload }, "Try again"),
-        );
-    }
+    if (!known) return said.value ? NotShown({ said: said.value, read: reload }) : Waiting({});
     const view = { board: known, trials, marks, reload };
     return div(
         { class: "thing-page" },

@@ -1,7 +1,7 @@
 /** What needs its reader, what runs, what waits and why and until when, services that are open, and the pools. */
 import { useEffect } from "../../vendor/preact/hooks.js";
-import { signal, useSignal } from "../../vendor/signals/signals.js";
-import { get, send } from "../api/http.js";
+import { signal } from "../../vendor/signals/signals.js";
+import { send } from "../api/http.js";
 import { follow } from "../api/live.js";
 import { may, session } from "../api/session.js";
 import { ACTIONS } from "../lib/actions.js";
@@ -10,7 +10,7 @@ import { ago, count, exact, number, plural, visible } from "../lib/format.js";
 import { Ago, ExpectedStart, Progress, State, Value } from "../ui/cells.js";
 import { confirmed, Menu, toast, toastError } from "../ui/overlay.js";
 import { dataAddress, href } from "../ui/router.js";
-import { clock, usePlace, Waiting } from "../ui/shell.js";
+import { clock, NotShown, useAnswer, usePlace, Waiting } from "../ui/shell.js";
 import { Spark } from "../ui/spark.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -23,33 +23,10 @@ const SEEN = "trainmaster-seen"; // of failures: which of them their reader has 
 
 export const Page = component(() => {
     usePlace([{ text: "Home", to: "" }]);
-    const found = useSignal(/** @type {HomeAnswer | null} */ (null));
-    const said = useSignal("");
-    const address = dataAddress.value;
-    const read = () =>
-        get(address).then(
-            answer => {
-                found.value = answer;
-                said.value = "";
-            },
-            error => {
-                said.value = error.message;
-            },
-        );
-    useEffect(() => {
-        void read();
-        return follow("mine", read);
-    }, []);
-    const home = found.value;
-    if (!home) {
-        if (!said.value) return Waiting({});
-        return div(
-            { class: "page", role: "alert" },
-            h1(null, "Not shown"),
-            p(null, visible(said.value, 1000)),
-            button({ type: "button", onClick: read }, "Try again"),
-        );
-    }
+    const { answer, said, read } = useAnswer(dataAddress.value);
+    const home = /** @type {HomeAnswer | null} */ (answer);
+    useEffect(() => follow("mine", read), []);
+    if (!home) return said ? NotShown({ said, read }) : Waiting({});
     const paused = home.runs.filter(one => one.state === "PAUSED");
     const runs = home.runs.filter(one => one.state !== "PAUSED");
     const needs = home.needs.filter(one => !seen.value.has(seenKey(one)));

@@ -1,7 +1,6 @@
 /** One trial: its state and why, its metric, the job that it has now, its last lines; the rest behind tabs. */
 import { useEffect } from "../../vendor/preact/hooks.js";
-import { useSignal } from "../../vendor/signals/signals.js";
-import { get, send } from "../api/http.js";
+import { send } from "../api/http.js";
 import { follow } from "../api/live.js";
 import { may } from "../api/session.js";
 import { count, number, percent, plural, visible } from "../lib/format.js";
@@ -9,7 +8,7 @@ import { hasEnded } from "../lib/states.js";
 import { Ago, ExpectedStart, State, Value } from "../ui/cells.js";
 import { confirmed, Menu, toast, toastError } from "../ui/overlay.js";
 import { dataAddress, href, place } from "../ui/router.js";
-import { useModule, usePlace, Waiting } from "../ui/shell.js";
+import { NotShown, useAnswer, useModule, usePlace, Waiting } from "../ui/shell.js";
 import { copyCommand } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -18,7 +17,7 @@ import { component, tags } from "../ui/tags.js";
 /** @typedef {{ board: TrialBoard, reload: () => void }} TrialView what a tab gets */
 /** @typedef {{ Tab: ComponentTag<{ view: TrialView }> }} TabModule */
 
-const { a, button, div, h1, nav, p, span } = tags;
+const { a, div, h1, nav, p, span } = tags;
 
 const BETWEEN_LINES = 2000; // ms
 
@@ -35,29 +34,15 @@ const TABS = {
 
 export const Page = component(() => {
     const { id = "", tab = "metrics" } = place.value.names;
-    const board = useSignal(/** @type {TrialBoard | null} */ (null));
-    const said = useSignal("");
-    const head = board.value?.trial;
+    const { answer, said, read } = useAnswer(dataAddress.value);
+    const now = /** @type {TrialBoard | null} */ (answer);
+    const head = now?.trial;
     usePlace([
         { text: "Experiments", to: "experiments" },
         ...(head ? [{ text: `${head.experimentId} ${head.experiment}`, to: `experiments/${head.experimentId}` }] : []),
         { text: `trial ${id}`, to: `trials/${id}` },
     ]);
-    const address = dataAddress.value;
-    const read = () =>
-        get(address).then(
-            answer => {
-                board.value = answer;
-                said.value = "";
-            },
-            error => {
-                said.value = error.message;
-            },
-        );
-    useEffect(() => {
-        void read();
-        return follow(`trial:${id}`, read);
-    }, [id]);
+    useEffect(() => follow(`trial:${id}`, read), [id]);
     const task = head?.taskId;
     useEffect(() => {
         if (!task) return undefined;
@@ -65,16 +50,7 @@ export const Page = component(() => {
         return follow(`log:${task}`, () => read().then(() => new Promise(done => setTimeout(done, BETWEEN_LINES))));
     }, [task]);
     const shown = useModule(tab, TABS[tab]?.load);
-    const now = board.value;
-    if (!now || !head) {
-        if (!said.value) return Waiting({});
-        return div(
-            { class: "page", role: "alert" },
-            h1(null, "Not shown"),
-            p(null, visible(said.value, 1000)),
-            button({ type: "button", onClick: read }, "Try again"),
-        );
-    }
+    if (!now || !head) return said ? NotShown({ said, read }) : Waiting({});
     const view = { board: now, reload: read };
     return div(
         { class: "thing-page" },

@@ -1,12 +1,11 @@
 /** Who used the slots, day by day and in all, and which nodes lost jobs lately. */
 import { useEffect } from "../../vendor/preact/hooks.js";
-import { useSignal } from "../../vendor/signals/signals.js";
-import { comebacks, get } from "../api/http.js";
+import { comebacks } from "../api/http.js";
 import { count, number, percent, visible } from "../lib/format.js";
 import { Ago } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
 import { dataAddress, href, place, setQuery } from "../ui/router.js";
-import { useModule, usePlace, Waiting } from "../ui/shell.js";
+import { useAnswer, useModule, usePlace, Waiting } from "../ui/shell.js";
 import { Table, useRows } from "../ui/table.js";
 import { tableItems } from "../ui/table_files.js";
 import { component, tags } from "../ui/tags.js";
@@ -23,27 +22,18 @@ const HEAD = 34;
 
 export const Page = component(() => {
     usePlace([{ text: "Usage", to: "usage" }]);
-    const found = useSignal(/** @type {UsageAnswer | null} */ (null));
-    const said = useSignal("");
-    const address = dataAddress.value;
-    const read = () =>
-        get(address).then(
-            answer => {
-                found.value = answer;
-                said.value = "";
-            },
-            error => {
-                said.value = error.message;
-            },
-        );
-    useEffect(() => comebacks.subscribe(() => void read()), [address]); // at once too
-    const usage = found.value;
+    const { answer, said, read } = useAnswer(dataAddress.value);
+    const usage = /** @type {UsageAnswer | null} */ (answer);
+    const back = comebacks.value;
+    useEffect(() => {
+        if (back) void read();
+    }, [back]);
     return div(
         { class: "page" },
         h1({ class: "unseen" }, "Usage"),
         Range({ usage }),
-        said.value ? p({ class: "said", role: "alert" }, visible(said.value, 1000)) : null,
-        usage ? Shown({ usage }) : said.value ? null : Waiting({}),
+        said ? p({ class: "said", role: "alert" }, visible(said, 1000)) : null,
+        usage ? Shown({ usage }) : said ? null : Waiting({}),
     );
 });
 

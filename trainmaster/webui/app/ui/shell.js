@@ -1,7 +1,7 @@
 /** What every page has around it: the way there, the jump box, the banner, who is signed in, the theme. */
-import { useEffect } from "../../vendor/preact/hooks.js";
+import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
-import { awaySince, sessionEnded } from "../api/http.js";
+import { awaySince, get, sessionEnded } from "../api/http.js";
 import { EVERY, freshness } from "../api/live.js";
 import { may, session, signOut } from "../api/session.js";
 import { ago, exact, visible } from "../lib/format.js";
@@ -11,7 +11,7 @@ import { component, tags } from "./tags.js";
 
 /** @import { Content } from "../../types/tags.d.ts" */
 
-const { a, button, div, header, kbd, li, main, nav, ol, span } = tags;
+const { a, button, div, h1, header, kbd, li, main, nav, ol, p, span } = tags;
 
 /** @typedef {{ text: string, to: string }} Crumb */
 
@@ -257,6 +257,46 @@ export function useModule(name, load) {
     }, [name]);
     return loaded.value?.name === name ? loaded.value.module : null;
 }
+
+/**
+ * The answer of a page's call: null until there is one, and the last one while another is asked for. An answer that comes
+ * behind that of a later question is dropped.
+ * @template T
+ * @param {string} address
+ */
+export function useAnswer(address) {
+    const answer = useSignal(/** @type {T | null} */ (null));
+    const said = useSignal("");
+    const round = useRef(0);
+    const asked = useRef(address);
+    asked.current = address;
+    const read = async () => {
+        round.current += 1;
+        const mine = round.current;
+        try {
+            const found = await get(asked.current);
+            if (mine !== round.current) return;
+            answer.value = found;
+            said.value = "";
+        } catch (error) {
+            if (mine === round.current) said.value = error instanceof Error ? error.message : String(error);
+        }
+    };
+    useEffect(() => {
+        void read();
+    }, [address]);
+    return { answer: answer.value, said: said.value, read };
+}
+
+/** In the place of what could not be read. */
+export const NotShown = component((/** @type {{ said: string, read: () => unknown }} */ { said, read }) =>
+    div(
+        { class: "page", role: "alert" },
+        h1(null, "Not shown"),
+        p(null, visible(said, 1000)),
+        button({ type: "button", onClick: read }, "Try again"),
+    ),
+);
 
 /** A bar at the upper edge while something takes longer than a moment. */
 export const Waiting = component(() => {
