@@ -133,7 +133,7 @@ def test_an_action_says_first_what_it_will_skip(listed: Page, pictures: Path) ->
     expect(dialog.get_by_text("are not yours to change")).to_be_visible()
     picture(listed, pictures, "experiments-preview")
     dialog.get_by_role("button", name=re.compile("^Archive")).click()
-    expect(listed.get_by_text(re.compile("Archive: done for"))).to_be_visible()
+    expect(listed.get_by_text(re.compile("Archive: done for"))).to_be_visible(timeout=60_000)
     expect(dialog).to_have_count(0)
 
 
