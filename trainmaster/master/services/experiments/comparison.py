@@ -16,6 +16,7 @@ from sqlalchemy import Double, cast, func, select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.secrets import masked
+from trainmaster.config.user_options import section_named
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial, User
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller
@@ -34,8 +35,8 @@ MOST_ROWS = 5000  # of hyperparameters and of settings
 MOST_METRICS = 10_000
 MINUTE = 60
 TRIALS, EXPERIMENTS = "trials", "experiments"
-# Parts of a configuration that say in what a trial runs.
-ENVIRONMENT = frozenset(("environment", "resources", "bind_mounts", "entrypoint", "slurm", "pbs", "integrations"))
+# Parts of a configuration that say in what a trial runs, beside the sections of dispatchers.
+ENVIRONMENT = frozenset(("environment", "resources", "bind_mounts", "entrypoint", "integrations"))
 
 
 @dataclass(frozen=True)
@@ -308,6 +309,9 @@ def _parts(one: _Row, kind: str) -> dict[tuple[str, str], Any]:
     if kind == EXPERIMENTS:
         config["hyperparameters"] = space
     for name, value in flattened(config).items():
-        part = "environment" if name.partition(".")[0] in ENVIRONMENT else "configuration"
-        found[part, name] = value
+        found["environment" if _of_environment(name.partition(".")[0]) else "configuration", name] = value
     return found
+
+
+def _of_environment(section: str) -> bool:
+    return section in ENVIRONMENT or section_named(section) is not None
