@@ -17,6 +17,7 @@ from sqlalchemy import text
 from tests.support.master import MasterProcess, serving
 from tests.support.webui.chromium import FOUND, PICTURES, Visit, chromium, visiting
 from tests.support.webui.filled import fill
+from tests.support.webui.searches import Searches, end_searches, make_searches
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
@@ -70,6 +71,28 @@ def visitor(visit: Callable[..., Visit], master: MasterProcess) -> Visit:
     """A visit of the user `determined`."""
     found = visit(master.url)
     found.sign_in("determined", master.password)
+    return found
+
+
+@pytest.fixture(scope="package")
+def site() -> Iterator[tuple[MasterProcess, Searches]]:
+    """Another master, with searches that were really decided: tests of `master` count what that one has."""
+    with serving(QUIET.replace("slots: 1", "slots: 4")) as process:
+        found = make_searches(process, trials=300)
+        yield process, found
+        end_searches(process, found)
+
+
+@pytest.fixture
+def searches(site: tuple[MasterProcess, Searches]) -> Searches:
+    return site[1]
+
+
+@pytest.fixture
+def searcher(visit: Callable[..., Visit], site: tuple[MasterProcess, Searches]) -> Visit:
+    """A visit of the user `determined` to the master with the searches."""
+    found = visit(site[0].url)
+    found.sign_in("determined", site[0].password)
     return found
 
 

@@ -5,44 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.master import MasterProcess, files, serving
+from tests.support.master import MasterProcess, files
 from tests.support.webui.chromium import Visit, picture, violations
 from tests.support.webui.filled_search import config
-from tests.support.webui.searches import Searches, end_searches, make_searches
+from tests.support.webui.searches import Searches
 
 pytestmark = pytest.mark.browser
 
-CONFIG = """
-cluster_name: kestrel
-resource_manager: {type: local, slots: 4, poll_interval: 5}
-"""
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[tuple[MasterProcess, Searches]]:
-    with serving(CONFIG) as process:
-        found = make_searches(process, trials=60)
-        yield process, found
-        end_searches(process, found)
-
 
 @pytest.fixture
-def searches(site: tuple[MasterProcess, Searches]) -> Searches:
-    return site[1]
-
-
-@pytest.fixture
-def visitor(visit: Callable[..., Visit], site: tuple[MasterProcess, Searches]) -> Visit:
-    found = visit(site[0].url)
-    found.sign_in("determined", site[0].password)
-    return found
+def visitor(searcher: Visit) -> Visit:
+    return searcher
 
 
 def best_of(visitor: Visit, experiment: int, how_many: int) -> list[int]:

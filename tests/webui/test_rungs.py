@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +11,20 @@ import pytest
 from playwright.sync_api import Page, expect
 from sqlalchemy import text
 
-from tests.support.master import MasterProcess, serving
+from tests.support.master import MasterProcess
 from tests.support.webui.chromium import Visit, picture, violations
-from tests.support.webui.searches import Searches, end_searches, make_searches
+from tests.support.webui.searches import Searches
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
 pytestmark = pytest.mark.browser
 
-CONFIG = """
-cluster_name: kestrel
-resource_manager: {type: local, slots: 4, poll_interval: 5}
-"""
 WHY = re.compile(r"rung (\d+) \((\d+) epochs\): rank (\d+) of (\d+) on val_loss, the best (\d+) go on$")
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[tuple[MasterProcess, Searches]]:
-    with serving(CONFIG) as process:
-        found = make_searches(process, trials=300)
-        yield process, found
-        end_searches(process, found)
-
-
 @pytest.fixture
-def searches(site: tuple[MasterProcess, Searches]) -> Searches:
-    return site[1]
-
-
-@pytest.fixture
-def visitor(visit: Callable[..., Visit], site: tuple[MasterProcess, Searches]) -> Visit:
-    found = visit(site[0].url)
-    found.sign_in("determined", site[0].password)
-    return found
+def visitor(searcher: Visit) -> Visit:
+    return searcher
 
 
 def ask(visitor: Visit, path: str) -> Any:

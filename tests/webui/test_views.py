@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,39 +12,18 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.master import MasterProcess, serving
 from tests.support.webui.chromium import Visit, picture, violations
-from tests.support.webui.searches import Searches, end_searches, make_searches
+from tests.support.webui.searches import Searches
 
 pytestmark = pytest.mark.browser
 
-CONFIG = """
-cluster_name: kestrel
-resource_manager: {type: local, slots: 4, poll_interval: 5}
-"""
 TABS = ("", "/trials", "/space", "/rungs", "/story", "/cost", "/config", "/code", "/checkpoints", "/notes")
 TRIAL_TABS = ("", "/attempts", "/checkpoints", "/machine", "/environment", "/story")
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[tuple[MasterProcess, Searches]]:
-    """A master of its own: other tests count what theirs has."""
-    with serving(CONFIG) as process:
-        found = make_searches(process, trials=300)
-        yield process, found
-        end_searches(process, found)
-
-
 @pytest.fixture
-def searches(site: tuple[MasterProcess, Searches]) -> Searches:
-    return site[1]
-
-
-@pytest.fixture
-def visitor(visit: Callable[..., Visit], site: tuple[MasterProcess, Searches]) -> Visit:
-    found = visit(site[0].url)
-    found.sign_in("determined", site[0].password)
-    return found
+def visitor(searcher: Visit) -> Visit:
+    return searcher
 
 
 def test_home_says_what_runs_and_the_way_to_it(visitor: Visit, searches: Searches, pictures: Path, axe: str) -> None:
