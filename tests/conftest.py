@@ -53,6 +53,14 @@ GROUPS = {
     "e2e/test_slurm_docker.py": "slurm",
     "e2e/test_started_again.py": "slurm",
     "e2e/test_users.py": "slurm",
+    # Half of the web page's tests: those on searches stay together, as do those on the list.
+    "webui/test_chart.py": "pages",
+    "webui/test_experiments.py": "pages",
+    "webui/test_live.py": "pages",
+    "webui/test_log.py": "pages",
+    "webui/test_modules.py": "pages",
+    "webui/test_pure.py": "pages",
+    "webui/test_shell.py": "pages",
 }
 # Fixture -> the groups of which tests that ask for it must be in one, by however many steps they do.
 ONE_OF_A_KIND = {
@@ -68,7 +76,21 @@ ONE_OF_A_KIND = {
 }
 # So that both processes end at about the same time. The rest is short.
 LONGEST_FIRST = (
-    *("slurm", "pbs", "docker", "e2e", "docs", "chaos", "preemption", "cli", "contract", "api", "launchers", "webui"),
+    *(
+        "slurm",
+        "pbs",
+        "docker",
+        "e2e",
+        "docs",
+        "chaos",
+        "preemption",
+        "cli",
+        "contract",
+        "api",
+        "launchers",
+        "webui",
+        "pages",
+    ),
 )
 
 
