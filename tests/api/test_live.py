@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from tests.api.conftest import log_in
 from tests.support.api.http import Api
 from tests.support.api.jobs import Job, config, create, jobs_of
 from tests.support.api.people import assigned, give, person, workspace_of
-from tests.support.master import MasterProcess, serving
+from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.master.api import live
 from trainmaster.master.services import live_changes
 
@@ -45,9 +46,10 @@ class Follower:
         return message
 
     def until(self, topic: str) -> Json:
-        """The next message about a topic."""
+        """The next message about a topic. Messages come without news too: hearing them is no progress."""
+        latest = time.monotonic() + DEADLINE
         while (message := self.hear()).get("topic") != topic:
-            pass
+            assert time.monotonic() < latest, f"no message about {topic} within {DEADLINE:.0f} s"
         return message
 
     def closed(self) -> tuple[int, str]:
@@ -81,6 +83,12 @@ def first_hints(follower: Follower, topics: Sequence[str]) -> None:
     assert [follower.hear() for _ in topics] == [{"topic": topic, "seq": 1} for topic in topics]
 
 
+def observed_state(engine: Engine, job: Job) -> str:
+    with engine.connect() as connection:
+        query = text("SELECT observed_state FROM allocations WHERE id = :id")
+        return str(connection.scalar(query, {"id": job.allocation_id}))
+
+
 # -- what is told ---------------------------------------------------------------------------------------------------
 
 
@@ -111,14 +119,14 @@ def test_reports_are_news_of_their_trial_and_experiment(user: Api, job: Job, gro
         assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_heartbeats_are_no_news(user: Api, job: Job, admin: Api) -> None:
+def test_heartbeats_are_no_news(user: Api, job: Job, engine: Engine) -> None:
     trial, log = f"trial:{job.trial_id}", f"log:{job.task_id}"
+    wait_for(lambda: observed_state(engine, job) == "QUEUED", "the first observation of the job, which is news")
     with following(user, trial, log) as follower:
         first_hints(follower, (trial, log))
         assert job.send([]).status == 200
-        lines = [{"t": 1.0, "log": "one\n", "stdtype": "stdout", "level": "INFO", "rank": 0}]
-        assert job.send(lines, stream="log.0").status == 200
-        follower.until(log)
+        assert job.send([{"t": time.time(), "line": "one"}], stream="log-0").status == 200
+        assert follower.until(log)["seq"] == 2
     assert [one for one in follower.told[2:] if one.get("topic") == trial] == []
 
 
