@@ -15,7 +15,7 @@ from playwright.sync_api import Browser
 from sqlalchemy import text
 
 from tests.support.master import MasterProcess, serving
-from tests.support.webui.chromium import FOUND, PICTURES, Visit, chromium, visiting
+from tests.support.webui.chromium import FOUND, PICTURES, Contexts, Visit, chromium, visiting
 from tests.support.webui.filled import fill
 from tests.support.webui.searches import Searches, end_searches, make_searches
 from trainmaster.master.db.embedded import EmbeddedServer
@@ -59,11 +59,23 @@ def full(master: MasterProcess) -> MasterProcess:
     return master
 
 
+@pytest.fixture(scope="package")
+def contexts(browser: Browser) -> Contexts:
+    return Contexts(browser)
+
+
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Callable[..., Visit]]:
+def visit(contexts: Contexts) -> Iterator[Callable[..., Visit]]:
     """Begins visits; what is wrong with one fails the test."""
     with ExitStack() as stack:
-        yield lambda url, **options: stack.enter_context(visiting(browser, url, **options))
+        yield lambda url, **look: stack.enter_context(contexts.visiting(url, **look))
+
+
+@pytest.fixture
+def first_visit(browser: Browser) -> Iterator[Callable[..., Visit]]:
+    """The same, each in a context of its own: for what cannot be undone in one."""
+    with ExitStack() as stack:
+        yield lambda url: stack.enter_context(visiting(browser, url))
 
 
 @pytest.fixture

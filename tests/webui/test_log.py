@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 
 from tests.support.master import MasterProcess, serving
 from tests.support.webui.chromium import Visit, picture, violations
@@ -275,6 +275,38 @@ def test_new_lines_are_followed_and_wait_for_who_reads(
     expect(page.locator(".log-line").last).to_contain_text("fast 4999")
     page.get_by_role("button", name="4\u2009800 lines skipped, show").click()
     expect(page.locator(".log-text").filter(has_text=re.compile(r"^fast 0$"))).to_be_visible()
+    end_log(master, live)
+
+
+def test_lines_that_come_while_others_are_read_are_read_too(
+    visit: Callable[..., Visit], site: tuple[MasterProcess, FilledLog]
+) -> None:
+    """The hint of the new line comes before the answer to the first reading, which has not got it."""
+    master = site[0]
+    live = make_log(master, 10, failed=False)
+    visitor = visit(master.url)
+    visitor.sign_in("determined", master.password)
+    page, held, hints = visitor.page, list[tuple[Route, APIResponse]](), list[str]()
+    page.route(
+        re.compile(r"/log\?"), lambda route: held.append((route, route.fetch())) if not held else route.continue_()
+    )
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: hints.append(str(frame))))
+
+    def come(found: Callable[[], bool]) -> None:
+        for _ in range(200):
+            if found():
+                return
+            page.wait_for_timeout(50)
+        raise AssertionError(hints)
+
+    page.goto(f"{visitor.url}/ui/trials/{live.trial}/log")
+    come(lambda: bool(held) and any(f"log:{live.task}" in one for one in hints))
+    hints.clear()
+    write(master, live, ["one more"])
+    come(lambda: any(f"log:{live.task}" in one for one in hints))
+    route, answer = held[0]
+    route.fulfill(response=answer)
+    expect(page.locator(".log-line").last).to_contain_text("one more")
     end_log(master, live)
 
 

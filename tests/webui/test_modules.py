@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -14,7 +12,8 @@ import pytest
 
 from tests.support.client_wire import document
 from tests.support.webui.types import PATH, source
-from trainmaster.master.api.webui import FOLDER, START, imported, read_tree
+from trainmaster.cli import det
+from trainmaster.master.api.webui import FOLDER, START, STYLES, imported, read_tree
 
 LAYERS = ("lib", "api", "ui", "pages")
 LONGEST = 500  # lines
@@ -93,6 +92,9 @@ def test_the_types_are_what_the_master_describes() -> None:
 
 def test_the_mark_changes_with_any_file(tmp_path: Path) -> None:
     (tmp_path / "app").mkdir()
+    (tmp_path / "style").mkdir()
+    (tmp_path / "style/style.css").write_text('/* all */\n@import "./page.css";\n')
+    (tmp_path / "style/page.css").write_text("body { color: red; }\n")
     (tmp_path / "index.html").write_text("$base")
     (tmp_path / "routes.json").write_text("[]")
     main = tmp_path / "app/main.js"
@@ -104,6 +106,7 @@ def test_the_mark_changes_with_any_file(tmp_path: Path) -> None:
     main.write_text('import { a } from "./a.js"; // changed\n')
     assert read_tree(tmp_path).mark != first.mark
     assert gzip.decompress(first.files[START].packed) == first.files[START].content
+    assert first.files[STYLES].content == b"/* all */\nbody { color: red; }\n"
 
 
 def test_an_import_of_what_is_not_there_is_an_error() -> None:
@@ -119,7 +122,6 @@ def test_every_command_that_the_page_tells_exists() -> None:
     }
     assert len(told) > 8
     for words in sorted(told):
-        done = subprocess.run(
-            [sys.executable, "-m", "trainmaster.cli.det", *words, "--help"], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"det {' '.join(words)}: {done.stderr}"
+        with pytest.raises(SystemExit) as ended:
+            det.main([*words, "--help"])
+        assert ended.value.code == 0, f"det {' '.join(words)}"

@@ -80,6 +80,7 @@ from trainmaster.master.services.store import CHANNEL
 # In order of matching: a fixed word comes before a name in the same place.
 PARTS = (
     job_reports,  # the most frequent calls match first
+    webui,  # a page is some thirty files
     not_served,
     *(
         jobs,
@@ -122,7 +123,7 @@ PARTS = (
         workspaces,
         projects,
     ),
-    *(model_registry, templates, webhooks, policies, updates, live, pages, proxy, interactive, webui),
+    *(model_registry, templates, webhooks, policies, updates, live, pages, proxy, interactive),
 )
 
 

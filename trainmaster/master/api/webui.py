@@ -35,6 +35,7 @@ router = APIRouter(include_in_schema=False)
 FOLDER = Path(str(files("trainmaster.webui")))
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 START = "app/main.js"
+STYLES = "style/style.css"  # is sent with the files that it imports, as one
 SHELL = "index.html"
 ROUTES = "routes.json"
 THEME = "trainmaster-theme"  # a cookie that the page sets itself
@@ -43,6 +44,7 @@ LOOK_EVERY = 2.0  # seconds between two looks whether files have changed, as whe
 LONGEST_PRELOAD = 2000  # characters of an address
 # A static import; `import("...")` is fetched when it is needed. `from` may be in minified code.
 _IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*["'](\.[^"']+)["']""")
+_IMPORT_OF_STYLE = re.compile(rb'@import "\./([^"/]+)";\n')
 _COMMENT = re.compile(r"/\*.*?\*/|^\s*//.*?$", re.DOTALL | re.MULTILINE)
 
 
@@ -56,8 +58,9 @@ class File:
 @dataclass(frozen=True)
 class Route:
     """A kind of address: `path` has names with a colon in the place of what varies, `page` is its module in
-    `app/pages`. `data` is the page's one API call, `query` the parameters of the page's address that are the call's
-    too, `fixed` its further ones. With `needs`, there is no call for an address that has none of these parameters."""
+    `app/pages`, and `tab` the first of its views where it has several. `data` is the page's one API call, `query` the
+    parameters of the page's address that are the call's too, `fixed` its further ones. With `needs`, there is no call
+    for an address that has none of these parameters."""
 
     path: Sequence[str]
     page: str
@@ -65,6 +68,11 @@ class Route:
     query: Sequence[str] = ()
     fixed: Mapping[str, str] = field(default_factory=dict)
     needs: Sequence[str] = ()
+    tab: str = ""
+
+    def modules(self, names: Mapping[str, str]) -> Sequence[str]:
+        """The modules of the page and of the view that is shown, which may not be there."""
+        return [f"app/pages/{self.page}.js", f"app/pages/{self.page}_{names.get('tab', self.tab)}.js"]
 
     def fits(self, path: Sequence[str]) -> dict[str, str] | None:
         """What stands in the place of its names; None for another kind of address."""
@@ -110,6 +118,7 @@ def read_tree(folder: Path) -> Tree:
         for path in sorted(folder.rglob("*"))
         if path.suffix in TYPES and path.is_file()
     }
+    contents[STYLES] = _IMPORT_OF_STYLE.sub(lambda found: contents[f"style/{found[1].decode()}"], contents[STYLES])
     shell, routes = (folder / SHELL).read_text(), (folder / ROUTES).read_text()
     mark = hashlib.sha256(shell.encode() + routes.encode())
     for name, content in contents.items():
@@ -228,17 +237,18 @@ def _links(tree: Tree, place: Sequence[str], request: Request) -> Iterator[str]:
     """What a browser should fetch before it has read the first module."""
     fitting = ((route, names) for route in tree.routes if (names := route.fits(place)) is not None)
     route, names = next(fitting, (None, {}))
-    modules = dict.fromkeys(tree.imports[START])
-    if route is not None:
-        modules |= dict.fromkeys(tree.imports[f"app/pages/{route.page}.js"])
-    for name in modules:
-        yield f'<link rel="modulepreload" href="a/{tree.mark}/{name}">'
+    # Data first: they take the master longest, and browsers ask for six things of a server at a time.
     yield _data_link("session")
     # Without a session the answer would be an error. A link from elsewhere brings no cookie: the page fetches then.
     if route is not None and cookies.shown(request, cookies.SESSION):
         address = route.call(names, _first_of_each(request))
         if 0 < len(address) < LONGEST_PRELOAD:
             yield _data_link(address)
+    modules = dict.fromkeys(tree.imports[START])
+    for name in route.modules(names) if route is not None else ():
+        modules |= dict.fromkeys(tree.imports.get(name, ()))
+    for name in modules:
+        yield f'<link rel="modulepreload" href="a/{tree.mark}/{name}">'
 
 
 def _data_link(address: str) -> str:

@@ -45,6 +45,9 @@ export class LogRows {
         this.asked = new Set();
         this.counted = 0; // when bins were read last
         this.looking = false;
+        /** Whether there may be lines that came after what was read last. */
+        this.behind = false;
+        this.following = false;
         this.ended = false;
     }
 
@@ -201,12 +204,24 @@ export class LogRows {
     }
 
     /**
-     * Reads what has come. A reader who follows sees the new end; else only the number of new lines changes.
+     * Reads what has come. A reader who follows sees the new end; else only the number of new lines changes. What comes
+     * while something is being read may be missing in it, and is read after it.
      * @param {boolean} following
      */
     async look(following) {
-        if (this.looking || this.ended || !this.loaded.peek()) return;
+        this.behind = true;
+        this.following = following;
+        if (this.looking || !this.loaded.peek()) return;
         this.looking = true;
+        while (this.behind && !this.ended) {
+            this.behind = false;
+            await this.readNew(this.following);
+        }
+        this.looking = false;
+    }
+
+    /** @param {boolean} following */
+    async readNew(following) {
         try {
             const answer = await this.ask({ before: following ? AT_THE_END : 0, after: 0, bins: 0 });
             if (this.ended) return;
@@ -221,8 +236,6 @@ export class LogRows {
             if (came > 0 && Date.now() - this.counted > BINS_EVERY) void this.count();
         } catch {
             // the shell says when the master is away
-        } finally {
-            this.looking = false;
         }
     }
 

@@ -122,7 +122,9 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
             if (await rows.open()) following.value = true;
             toast("No line of this log is an error, and none is a traceback.");
         };
-        void begin();
+        void begin().then(() => {
+            if (rows.behind) void rows.look(following.peek()); // lines came meanwhile
+        });
         return () => rows.end();
     }, [rows]);
 

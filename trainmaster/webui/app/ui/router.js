@@ -8,6 +8,7 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  * @typedef {object} Route a kind of address; the list is routes.json, which the master reads as well
  * @property {string} path words, and names with a colon for what varies
  * @property {string} page its module in `pages/`
+ * @property {string} [tab] the first of its views, whose modules are called PAGE_VIEW
  * @property {string} [data] the page's one API call
  * @property {string[]} [query] parameters of the page's address that are the call's too
  * @property {Record<string, string>} [fixed] the call's further parameters
