@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, make_url, text
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from tests.api.conftest import log_in
+from tests.api.conftest import ONE_SLOT, log_in
 from tests.support.api.http import Api
 from tests.support.api.jobs import Job, config, create, jobs_of
 from tests.support.api.people import assigned, give, person, workspace_of
 from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.master.api import live
+from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.services import live_changes
 
 Json = dict[str, Any]
@@ -154,6 +155,27 @@ def test_what_another_master_takes_in_is_told_too(user: Api, job: Job, engine: E
                 {"channel": live_changes.CHANNEL, "payload": f"another trial:999999 {topic}"},
             )
         assert follower.until(topic)["seq"] == 2
+
+
+@pytest.fixture
+def beside(master: MasterProcess) -> Iterator[MasterProcess]:
+    """A second master on the same database; the first one leads."""
+    url = make_url(EmbeddedServer(master.data).url)
+    database = {"host": url.query["host"], "user": url.username, "name": url.database}
+    with serving(f"{ONE_SLOT}\ndb: {json.dumps(database)}") as process:
+        yield process
+
+
+def test_pages_of_one_master_hear_of_reports_to_another(user: Api, job: Job, beside: MasterProcess) -> None:
+    there = Api(beside.url, user.token)
+    trial, log = f"trial:{job.trial_id}", f"log:{job.task_id}"
+    with following(there, trial, log) as follower:
+        first_hints(follower, (trial, log))
+        assert job.send([job.training(1, loss=1.0)]).status == 200
+        assert follower.until(trial)["seq"] >= 2
+        assert job.send([{"t": time.time(), "line": "one"}], stream="log-0").status == 200
+        assert follower.until(log)["seq"] >= 2
+        assert there.get(f"/api/x1/trials/{job.trial_id}/board").json["trial"]["steps"] == 1
 
 
 def test_what_is_told_fits_into_notifications() -> None:

@@ -10,13 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import text
 
-from tests.support.master import MasterProcess, files, serving, wait_ended, wait_for
+from tests.support.master import (
+    MasterProcess,
+    files,
+    make_folder,
+    remove_folder,
+    serving,
+    wait_ended,
+    wait_for,
+)
 from tests.support.trainings import COUNTING, asha, experiment
-from tests.support.webui.chromium import Visit, picture, violations
+from tests.support.webui.chromium import Visit, picture, violations, watching
 from tests.support.webui.prefix import Proxy, proxied
+from trainmaster.master import authority
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
@@ -278,3 +287,37 @@ def test_a_tab_that_nobody_sees_rests_and_catches_up(
     says(page, "live")
     loses_nothing(far, page, number, tmp_path)
     assert proxy.opened == 2
+
+
+@pytest.fixture
+def secure() -> Iterator[MasterProcess]:
+    """A master that speaks TLS alone."""
+    folder = make_folder()
+    authority.init(folder / "tls", ["127.0.0.1"])
+    names = {"cert": authority.CERT, "key": authority.KEY, "ca": authority.CA}
+    section = json.dumps({key: str(folder / "tls" / name) for key, name in names.items()})
+    process = MasterProcess(
+        folder, f"{CONFIG}\nsecurity: {{tls: {section}}}", certificate=folder / "tls" / authority.CA
+    )
+    yield process.start()
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+def test_a_page_over_tls_is_live_too(browser: Browser, secure: MasterProcess) -> None:
+    context = browser.new_context(ignore_https_errors=True)  # Chromium has its own list of authorities
+    sockets: list[str] = []
+    context.on("page", lambda page: page.on("websocket", lambda socket: sockets.append(socket.url)))
+    with watching(context, secure.url) as visit:
+        visit.sign_in("determined", secure.password)
+        page = visit.open("")
+        says(page, "live")
+        client = secure.client()
+        made = client.create_experiment(experiment(TWO, value=VALUE, epochs=40, pause=0.2), files(train__py=COUNTING))
+        expect(page.get_by_role("heading", name=re.compile("^Runs"))).to_contain_text("1")
+        client.steer(made.id, "kill")
+        wait_ended(client, made.id)
+    assert sockets == [f"wss{secure.url[5:]}/api/x1/live"]
+    context.close()
