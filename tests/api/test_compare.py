@@ -91,9 +91,30 @@ def test_experiments_by_their_best_trials(user: Api, pair: list[Job]) -> None:
     assert [thing["trial"] for thing in found["things"]] == [None, other.trial_id]
     assert found["things"][1]["best"] == 0.4
     assert "verysecret" not in json.dumps(found)
-    names = {one["name"] for one in found["settings"] if len(one["values"]) > 1}
-    assert {"searcher.name", "hyperparameters.lr.type", "net.depth"} <= names
+    differ = {(one["part"], one["name"]): one["values"] for one in found["settings"] if len(one["values"]) > 1}
+    assert ("hyperparameters", "net.depth") in differ
+    assert differ["configuration", "searcher.name"] == ["single", "random"]
+    assert differ["configuration", "hyperparameters.lr"] == [None, "double 1.0 to 2.0"]
+    assert differ["configuration", "hyperparameters.net.depth"] == [None, 3]
     user.post(f"/api/v1/experiments/{third}/kill")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"type": "log", "minval": -5, "maxval": -1, "base": 10}, "log 10.0^-5.0 to 10.0^-1.0"),
+        ({"type": "int", "minval": 1, "maxval": 9, "count": 3}, "int 1 to 9, 3 values"),
+        ({"type": "categorical", "vals": ["a", "b"]}, ["a", "b"]),
+        ({"type": "const", "val": "adam"}, "adam"),
+    ],
+)
+def test_what_a_hyperparameter_may_be_is_one_value(user: Api, given: dict[str, Any], told: object) -> None:
+    made = [create(user, config(searcher=RANDOM, hyperparameters=hp), activate=False) for hp in ({"x": given}, {})]
+    found = compare(user, f"experiments={made[0]},{made[1]}")
+    (setting,) = (one for one in found["settings"] if one["name"] == "hyperparameters.x")
+    assert setting["values"] == [told, None]
+    for number in made:
+        user.post(f"/api/v1/experiments/{number}/kill")
 
 
 def test_long_texts_that_differ_at_their_ends_differ(user: Api) -> None:

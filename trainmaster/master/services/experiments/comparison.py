@@ -307,10 +307,26 @@ def _parts(one: _Row, kind: str) -> dict[tuple[str, str], Any]:
     config.pop("description", None)
     found = {("hyperparameters", name): value for name, value in flattened(hparams).items()}
     if kind == EXPERIMENTS:
-        config["hyperparameters"] = space
+        config["hyperparameters"] = _ranges(space)
     for name, value in flattened(config).items():
         found["environment" if _of_environment(name.partition(".")[0]) else "configuration", name] = value
     return found
+
+
+def _ranges(space: Mapping[str, Any]) -> dict[str, Any]:
+    """The same hyperparameters with what each may be in one value: `double 0.1 to 0.5`, or a list, or a constant."""
+    return {name: _range(value) if isinstance(value, dict) else value for name, value in space.items()}
+
+
+def _range(value: Mapping[str, Any]) -> Any:
+    kind = value.get("type")
+    if not isinstance(kind, str):
+        return _ranges(value)
+    if kind in ("const", "categorical"):
+        return value.get("val", value.get("vals"))
+    base = f"{value['base']}^" if kind == "log" and "base" in value else ""
+    text = f"{kind} {base}{value.get('minval')} to {base}{value.get('maxval')}"
+    return f"{text}, {value['count']} values" if value.get("count") else text
 
 
 def _of_environment(section: str) -> bool:
