@@ -74,6 +74,14 @@ def test_data_travel_with_the_code_for_who_is_logged_in(user: Api, nobody: Api) 
     assert preloads(nobody, "/ui/nothing/here", "auth=x") == ["../session"]
 
 
+def test_the_modules_of_a_view_travel_with_its_page(nobody: Api) -> None:
+    def views(path: str) -> set[str]:
+        shell = nobody.get(f"/ui/{path}").content.decode()
+        return set(re.findall(r'rel="modulepreload" href="a/[^"]*/app/pages/trial_(\w+)\.js"', shell))
+
+    assert (views("trials/5"), views("trials/5/log"), views("trials/5/..%2F")) == ({"metrics"}, {"log"}, set())
+
+
 def test_addresses_fit_routes_by_their_words_and_names() -> None:
     route = Route(["experiments", ":id", ":tab?"], "experiment", "api/v1/experiments/:id", ["x"], {"n": "1"})
     assert route.fits(["experiments", "5"]) == {"id": "5"}

@@ -250,13 +250,18 @@ def test_what_a_program_writes_does_no_harm(visitor: Visit, hostile: FilledLog, 
     expect(long).to_contain_text("[cut: the line had 1000000 characters]")
 
 
+@pytest.fixture
+def live(site: tuple[MasterProcess, FilledLog]) -> Iterator[FilledLog]:
+    """A log of 300 lines, of a trial that still runs."""
+    found = make_log(site[0], 300, failed=False)
+    yield found
+    end_log(site[0], found)
+
+
 def test_new_lines_are_followed_and_wait_for_who_reads(
-    visit: Callable[..., Visit], site: tuple[MasterProcess, FilledLog]
+    visitor: Visit, site: tuple[MasterProcess, FilledLog], live: FilledLog
 ) -> None:
-    master = site[0]
-    live = make_log(master, 300, failed=False)
-    visitor = visit(master.url)
-    visitor.sign_in("determined", master.password)
+    master, _ = site
     page = opened(visitor, live)
     expect(page.get_by_text("Follows what comes")).to_be_visible()
     write(master, live, ["one more"])
@@ -275,17 +280,12 @@ def test_new_lines_are_followed_and_wait_for_who_reads(
     expect(page.locator(".log-line").last).to_contain_text("fast 4999")
     page.get_by_role("button", name="4\u2009800 lines skipped, show").click()
     expect(page.locator(".log-text").filter(has_text=re.compile(r"^fast 0$"))).to_be_visible()
-    end_log(master, live)
 
 
 def test_lines_that_come_while_others_are_read_are_read_too(
-    visit: Callable[..., Visit], site: tuple[MasterProcess, FilledLog]
+    visitor: Visit, site: tuple[MasterProcess, FilledLog], live: FilledLog
 ) -> None:
     """The hint of the new line comes before the answer to the first reading, which has not got it."""
-    master = site[0]
-    live = make_log(master, 10, failed=False)
-    visitor = visit(master.url)
-    visitor.sign_in("determined", master.password)
     page, held, hints = visitor.page, list[tuple[Route, APIResponse]](), list[str]()
     page.route(
         re.compile(r"/log\?"), lambda route: held.append((route, route.fetch())) if not held else route.continue_()
@@ -302,12 +302,11 @@ def test_lines_that_come_while_others_are_read_are_read_too(
     page.goto(f"{visitor.url}/ui/trials/{live.trial}/log")
     come(lambda: bool(held) and any(f"log:{live.task}" in one for one in hints))
     hints.clear()
-    write(master, live, ["one more"])
+    write(site[0], live, ["one more"])
     come(lambda: any(f"log:{live.task}" in one for one in hints))
     route, answer = held[0]
     route.fulfill(response=answer)
     expect(page.locator(".log-line").last).to_contain_text("one more")
-    end_log(master, live)
 
 
 def test_a_task_of_its_own_has_a_log(visit: Callable[..., Visit], site: tuple[MasterProcess, FilledLog]) -> None:

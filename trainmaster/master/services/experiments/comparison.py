@@ -320,10 +320,10 @@ def _ranges(space: Mapping[str, Any]) -> dict[str, Any]:
 
 def _range(value: Mapping[str, Any]) -> Any:
     kind = value.get("type")
-    if not isinstance(kind, str):
-        return _ranges(value)
     if kind in ("const", "categorical"):
         return value.get("val", value.get("vals"))
+    if kind not in ("int", "double", "log"):
+        return _ranges(value)
     base = f"{value['base']}^" if kind == "log" and "base" in value else ""
     text = f"{kind} {base}{value.get('minval')} to {base}{value.get('maxval')}"
     return f"{text}, {value['count']} values" if value.get("count") else text

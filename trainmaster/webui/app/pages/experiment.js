@@ -49,10 +49,10 @@ const TABS = {
     checkpoints: { text: "Checkpoints", load: () => import("./experiment_checkpoints.js"), fits: always },
     notes: { text: "Notes", load: () => import("./experiment_notes.js"), fits: always },
 };
-const FIRST = "curves";
 
 export const Page = component(() => {
-    const { id = "", tab = FIRST } = place.value.names;
+    const { id = "", tab = "" } = place.value.names;
+    const first = place.value.route?.tab;
     const { board, said, reload } = useBoard(id);
     const marks = useMarks();
     const known = board.value;
@@ -78,7 +78,7 @@ export const Page = component(() => {
                     a(
                         {
                             key: name,
-                            href: href(name === FIRST ? `experiments/${id}` : `experiments/${id}/${name}`, kept()),
+                            href: href(name === first ? `experiments/${id}` : `experiments/${id}/${name}`, kept()),
                             "aria-current": name === tab ? "page" : undefined,
                         },
                         text,

@@ -33,7 +33,8 @@ const TABS = {
 };
 
 export const Page = component(() => {
-    const { id = "", tab = "metrics" } = place.value.names;
+    const { id = "", tab = "" } = place.value.names;
+    const first = place.value.route?.tab;
     const { answer, said, read } = useAnswer(dataAddress.value);
     const now = /** @type {TrialBoard | null} */ (answer);
     const head = now?.trial;
@@ -63,7 +64,7 @@ export const Page = component(() => {
                     a(
                         {
                             key: name,
-                            href: href(name === "metrics" ? `trials/${id}` : `trials/${id}/${name}`),
+                            href: href(name === first ? `trials/${id}` : `trials/${id}/${name}`),
                             "aria-current": name === tab ? "page" : undefined,
                         },
                         text,

@@ -17,7 +17,7 @@ import { computed, signal } from "../../vendor/signals/signals.js";
 /**
  * @typedef {object} Place
  * @property {Route | null} route
- * @property {Record<string, string>} names what stands in the place of the route's names
+ * @property {Record<string, string>} names what stands in the place of the route's names; without a view, the first
  * @property {URLSearchParams} query
  * @property {string} path from `/ui/` on
  * @property {string} thing the names that the route requires: of which thing the page is
@@ -58,7 +58,9 @@ function placeOf(url) {
     const parts = path.split("/").filter(Boolean).map(decoded);
     for (const route of routes) {
         const names = fitting(route, parts);
-        if (names) return { route, names, query: url.searchParams, path, thing: thingOf(route, names) };
+        if (!names) continue;
+        if (route.tab) names.tab ??= route.tab;
+        return { route, names, query: url.searchParams, path, thing: thingOf(route, names) };
     }
     return { route: null, names: {}, query: url.searchParams, path, thing: path };
 }
