@@ -42,7 +42,10 @@ def test_mpirun_takes_no_schedulers_way_and_the_users_word_counts():
 
 def run(stage, script, options=""):
     path = f"{Path(str(OPENMPI)).parent}:{os.environ['PATH']}"
-    command = f"PATH={path} {OPENMPI} -m trainmaster.launchers.mpirun {options} {OPENMPI} train.py"
+    # The two nodes are one machine. Open MPI names its shared memory after the host and the rank there, so that both
+    # nodes would use the same segments: ranks crash, or wait for ever.
+    settings = f"PATH={path} OMPI_MCA_btl=self,tcp"
+    command = f"{settings} {OPENMPI} -m trainmaster.launchers.mpirun {options} {OPENMPI} train.py"
     job, master, nodes = two_nodes(stage, command, script)
     outputs = [node.communicate(timeout=120)[0] for node in nodes]
     lines = {stream: master.lines(stream) for stream in master.streams}

@@ -81,6 +81,13 @@ def test_the_first_failure_counts_and_those_that_it_ended_come_last(tmp_path):
     assert first_failure(run_dir) == RankEnd(2, 7, 3.0)
 
 
+@pytest.mark.parametrize(("later", "rank"), [(0.4, 1), (20.0, 0)])  # after 20 s it is a launcher that kills
+def test_a_killed_rank_comes_before_those_that_noticed_its_end_first(tmp_path, later, rank):
+    for number, (status, at) in enumerate([(14, 3.0), (137, 3.0 + later), (143, 1.0)]):
+        leave_rank_end(str(tmp_path), RankEnd(number, status, at))
+    assert first_failure(str(tmp_path)).rank == rank
+
+
 def test_signals_have_their_names():
     assert [signal_name(number) for number in (1, 6, 9, 15, 17, 0, -3, 77)] == [
         *("SIGHUP", "SIGABRT", "SIGKILL", "SIGTERM", "SIGCHLD", "", "", "")

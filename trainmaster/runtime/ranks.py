@@ -16,6 +16,10 @@ from trainmaster.runtime.record import Record
 RANKS = "ranks"  # folder below the run folder
 _LONGEST_FILE = 4096  # bytes
 _MAX_RANK = 1_000_000
+_TERMINATED = 128 + signal.SIGTERM
+# No launcher sends these at once, and no peer of a lost rank ends by them: SIGKILL and the signals of a crash.
+_KILLED = frozenset(128 + n for n in (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
+_TOGETHER = 1.0  # seconds
 
 
 class RankEnd(Record):
@@ -36,7 +40,9 @@ def leave_rank_end(run_dir: str, end: RankEnd) -> None:
 def first_failure(run_dir: Optional[str]) -> Optional[RankEnd]:
     """Find the rank that failed first; None when none did, or nothing is known.
 
-    Ranks that died of SIGTERM come last: that is what a launcher does to the others.
+    Ranks that died of SIGTERM come last: that is what a launcher does to the others. Of ranks that ended within a
+    second, one that was killed comes before those that exited: they lost their connection to it, and on a busy node
+    may be seen to end before it.
     """
     if not run_dir:
         return None
@@ -46,7 +52,10 @@ def first_failure(run_dir: Optional[str]) -> Optional[RankEnd]:
     except OSError:
         return None
     ends = [end for end in (_read(os.path.join(folder, name)) for name in names) if end is not None and end.status]
-    return min(ends, key=lambda end: (end.status == 128 + signal.SIGTERM, end.at)) if ends else None
+    failed = [end for end in ends if end.status != _TERMINATED] or ends
+    first = min((end.at for end in failed), default=0.0)
+    killed = [end for end in failed if end.status in _KILLED and end.at - first < _TOGETHER]
+    return min(killed or failed, key=lambda end: end.at, default=None)
 
 
 def _read(path: str) -> Optional[RankEnd]:

@@ -76,6 +76,14 @@ class Outcome:
     exit_code: int | None = None
 
 
+def signal_of(exit_code: int | None, exit_signal: int | None) -> int | None:
+    """Return the signal that ended a job's script, as the scheduler reports it. A shell in between turns that of its
+    child into a status above 128 (POSIX, Shell Command Language, 2.8.2)."""
+    if exit_signal is None and exit_code is not None and 128 < exit_code <= 192:
+        return exit_code - 128
+    return exit_signal
+
+
 def last_line(outcome: OutcomeKind, text: str, exit_code: int | None, *, ran: bool) -> tuple[str, str] | None:
     """Level and text of the line that ends an attempt's part of the log: that of Determined's master, which scripts
     search for. `ran`: its job came up. None for one that was withdrawn before that."""

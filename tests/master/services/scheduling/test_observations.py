@@ -217,9 +217,12 @@ def test_a_double_that_has_ended_is_left_alone(attempts: Attempts, cluster: Memo
 def test_the_signal_that_ended_a_jobs_script_is_known(
     attempts: Attempts, cluster: Memory, facts: dict[str, int], number: int | None
 ) -> None:
-    name = attempts.attempt(dispatcher=cluster.name)
-    look(attempts, cluster, seen(name, state=JobState.FAILED, **facts))
-    assert endings.attempt_of(attempts.row(name)).said_signal == number
+    listed, asked = (attempts.attempt(dispatcher=cluster.name) for _ in range(2))
+    look(attempts, cluster, seen(listed, state=JobState.FAILED, **facts), seen(asked, "2"))
+    look(attempts, cluster)
+    endings.note_explanation(attempts.store, asked, Explanation("It ended.", JobState.FAILED, **facts))
+    for name in (listed, asked):
+        assert endings.attempt_of(attempts.row(name)).said_signal == number
 
 
 # -- jobs that nobody wants --------------------------------------------------------------------------------------

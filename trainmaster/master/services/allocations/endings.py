@@ -12,7 +12,15 @@ from sqlalchemy import ColumnElement, func, or_, select, update
 from trainmaster.dispatchers.base import Canceller, Explanation, JobRef, JobState, NotStarted
 from trainmaster.master.db.tables import Allocation, ReportStream, Trial
 from trainmaster.master.lifecycle import trial as trials
-from trainmaster.master.lifecycle.allocation import Attempt, ExitRecord, Outcome, later, settled, verdict
+from trainmaster.master.lifecycle.allocation import (
+    Attempt,
+    ExitRecord,
+    Outcome,
+    later,
+    settled,
+    signal_of,
+    verdict,
+)
 from trainmaster.master.lifecycle.cancellation import Cancellation, needs_asking
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, SubmissionState
 from trainmaster.master.services.clock import epoch, now
@@ -107,7 +115,7 @@ def note_explanation(store: Store, allocation_id: str, told: Explanation) -> Non
         if told.state.terminal:
             known |= {"text": told.text, "ended_seen_at": known.get("ended_seen_at") or epoch(now())}
             known |= {"canceller": told.canceller.value, "script_began": told.script_began}
-            known["signal"] = told.exit_signal or known.get("signal")
+            known["signal"] = signal_of(told.exit_code, told.exit_signal) or known.get("signal")
             allocation.observed_state = told.state.value
             allocation.exit_code = told.exit_code
         allocation.observed = {**known, "asked": True}

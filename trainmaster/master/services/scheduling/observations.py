@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
 from trainmaster.master.db.tables import Allocation, User
-from trainmaster.master.lifecycle.allocation import later
+from trainmaster.master.lifecycle.allocation import later, signal_of
 from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
 from trainmaster.master.services.clock import epoch, from_epoch, now
 from trainmaster.master.services.logs import log_store
@@ -297,17 +297,12 @@ def _estimates(seen: Observation, before: Mapping[str, Any]) -> dict[str, float]
     return {key: at for key, at in found.items() if at is not None}
 
 
-def _signal_of(code: int | None, number: int | None) -> int | None:
-    """The signal that ended a job's script; a shell in between turns that of its child into a status above 128."""
-    return code - 128 if number is None and code is not None and 128 < code <= 192 else number
-
-
 def _about_the_end(seen: Observation, before: Mapping[str, Any], alive_at: float | None) -> dict[str, Any]:
     """What `cancellation.doubt` weighs. Only of ended jobs: the records of thousands of waiting ones are alike, and
     parsed once. A job that is being ended is no longer alive."""
     last = before.get("alive_at") or alive_at
     if seen.state is JobState.FAILED:
-        return {"signal": _signal_of(seen.exit_code, seen.exit_signal)}
+        return {"signal": signal_of(seen.exit_code, seen.exit_signal)}
     if seen.state is not JobState.CANCELLED:
         return {"alive_at": last} if seen.state is JobState.FINISHING else {}
     times = {"started_at": seen.started_at, "submitted_at": seen.submitted_at}
