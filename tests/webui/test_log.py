@@ -309,6 +309,18 @@ def test_lines_that_come_while_others_are_read_are_read_too(
     expect(page.locator(".log-line").last).to_contain_text("one more")
 
 
+def test_a_log_that_could_not_be_read_at_first_comes_when_the_master_is_back(visitor: Visit, log: FilledLog) -> None:
+    page, away = visitor.page, re.compile(r"/log\?|/info$")
+    visitor.expected.append("net::ERR_FAILED")
+    page.route(away, lambda route: route.abort())
+    page.goto(f"{visitor.url}/ui/trials/{log.trial}/log")
+    sentence = page.locator(".log-view [role=alert]")
+    expect(sentence).to_have_text("The master does not answer.")
+    page.unroute(away)
+    expect(page.locator(".log-line").last).to_contain_text(f"line {LINES} ")
+    expect(sentence).to_have_count(0)
+
+
 def test_a_task_of_its_own_has_a_log(visit: Callable[..., Visit], site: tuple[MasterProcess, FilledLog]) -> None:
     master = site[0]
     task = master.client().tasks.launch("command", {"entrypoint": ["true"], "description": "say hello"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,26 +16,19 @@ from trainmaster.client.experiment_table import ExperimentTable
 from trainmaster.client.queue_calls import QueueCalls
 from trainmaster.client.resource import PAGE, Json, word
 from trainmaster.client.session_calls import SessionCalls
+from trainmaster.client.subjects import Subjects
 from trainmaster.client.trial_records import TrialRecords
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from trainmaster.client.cluster import ClusterView
-    from trainmaster.client.experiments import Experiments
     from trainmaster.client.filters import Condition
-    from trainmaster.client.model_registry import ModelRegistry
-    from trainmaster.client.organisation import Organisation
-    from trainmaster.client.policies import Policies
-    from trainmaster.client.tasks import Tasks
     from trainmaster.client.transport import Content
-    from trainmaster.client.users import Users
-    from trainmaster.client.views import Views
 
 Files = Sequence[Mapping[str, Any]]
 
 
-class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls):
+class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
     """A master, used as one user; `trainmaster.client.connect` returns one.
 
     Not thread-safe: use one per thread. Calls that may be repeated are repeated for about two seconds while the master
@@ -51,65 +43,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls):
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
         self._http.close()
-
-    # -- the other calls, by subject ------------------------------------------------------------------------------
-
-    @cached_property
-    def edits(self) -> Experiments:
-        """Changes to experiments, trials and checkpoints."""
-        from trainmaster.client.experiments import Experiments
-
-        return Experiments(self._http)
-
-    @cached_property
-    def organisation(self) -> Organisation:
-        """Workspaces, projects, and the pools that are reserved for workspaces."""
-        from trainmaster.client.organisation import Organisation
-
-        return Organisation(self._http)
-
-    @cached_property
-    def registry(self) -> ModelRegistry:
-        """The model registry and templates, with the API's own fields; `models` and `model` return objects with
-        methods."""
-        from trainmaster.client.model_registry import ModelRegistry
-
-        return ModelRegistry(self._http)
-
-    @cached_property
-    def accounts(self) -> Users:
-        """Users, groups, roles and access tokens."""
-        from trainmaster.client.users import Users
-
-        return Users(self._http)
-
-    @cached_property
-    def policies(self) -> Policies:
-        """Configuration policies and the site's banner."""
-        from trainmaster.client.policies import Policies
-
-        return Policies(self._http)
-
-    @cached_property
-    def cluster(self) -> ClusterView:
-        """The master's own log and configuration, its live tasks, and the usage of slots."""
-        from trainmaster.client.cluster import ClusterView
-
-        return ClusterView(self._http)
-
-    @cached_property
-    def tasks(self) -> Tasks:
-        """Commands, notebooks, shells, TensorBoards and generic tasks."""
-        from trainmaster.client.tasks import Tasks
-
-        return Tasks(self._http)
-
-    @cached_property
-    def views(self) -> Views:
-        """What the web page shows: boards of experiments and trials, the rung race, comparisons."""
-        from trainmaster.client.views import Views
-
-        return Views(self._http)
 
     # -- experiments ----------------------------------------------------------------------------------------------
 

@@ -122,10 +122,17 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
             if (await rows.open()) following.value = true;
             toast("No line of this log is an error, and none is a traceback.");
         };
-        void begin().then(() => {
-            if (rows.behind) void rows.look(following.peek()); // lines came meanwhile
+        // At once, and again when a master that was away is back.
+        const back = comebacks.subscribe(() => {
+            if (rows.loaded.peek()) return;
+            void begin().then(() => {
+                if (rows.behind) void rows.look(following.peek()); // lines came meanwhile
+            });
         });
-        return () => rows.end();
+        return () => {
+            back();
+            rows.end();
+        };
     }, [rows]);
 
     useEffect(() => {
