@@ -20,8 +20,11 @@ from tests.support.api.jobs import Job, config, create, jobs_of
 from tests.support.api.people import assigned, give, person, workspace_of
 from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.master.api import live
+from trainmaster.master.db.access import RoleAssignment
 from trainmaster.master.db.embedded import EmbeddedServer
+from trainmaster.master.db.engine import make_engine
 from trainmaster.master.services import live_changes
+from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
 DEADLINE = 60.0  # seconds
@@ -218,6 +221,22 @@ def test_who_may_not_read_it_may_not_follow_it(chief: Api, ruled: MasterProcess)
             if "error" in message:
                 ended.add(message["topic"])
     chief.post(f"/api/v1/experiments/{number}/kill")
+
+
+def test_a_right_counts_before_the_connection_hears_of_it(chief: Api, ruled: MasterProcess) -> None:
+    """The page that somebody opens because of a new role asks before the role's wake-up is there."""
+    (here, project), _ = workspace_of(chief), None
+    topic = f"experiment:{create(chief, config(name='granted'), projectId=project)}"
+    someone = person(chief)
+    with following(someone.api, topic) as follower:
+        assert "permission" in follower.hear()["error"]
+        engine = make_engine(EmbeddedServer(ruled.data).url, pool_size=1)
+        with Store(engine).transaction() as session:  # no wake-up, unlike the API's
+            session.add(RoleAssignment(role_id=4, user_id=someone.id, workspace_id=here))
+        engine.dispose()
+        follower.say(follow=[topic])
+        first_hints(follower, [topic])
+    chief.post(f"/api/v1/experiments/{topic.partition(':')[2]}/kill")
 
 
 @pytest.mark.parametrize(

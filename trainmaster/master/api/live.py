@@ -300,6 +300,8 @@ class _Page:
                     caller = await self._look_at_rights(caller)
                 if self._wanted is not None:
                     wanted, self._wanted = self._wanted, None
+                    # A grant's wake-up may come after the message of a page that was opened because of it.
+                    caller = await self._with_roles(caller)
                     await self._follow(caller, wanted)
                 if await self._send_hints():
                     quiet_since = time.monotonic()
@@ -346,8 +348,7 @@ class _Page:
         """Ends topics that the user may no longer follow."""
         if not self._services.settings.roles:
             return caller
-        assert caller.session_id is not None
-        caller = await run_in_threadpool(user_of_session, self._services, caller.session_id)
+        caller = await self._with_roles(caller)
         for name in list(self._topics):
             try:
                 await run_in_threadpool(check, self._services, caller, name)
@@ -355,6 +356,13 @@ class _Page:
                 self._topics.pop(name).listening.close()
                 await self._say({"topic": name, "error": error.message})
         return caller
+
+    async def _with_roles(self, caller: Caller) -> Caller:
+        """The same user with the roles of now. Raises Unauthenticated when the session has ended."""
+        if not self._services.settings.roles:
+            return caller
+        assert caller.session_id is not None
+        return await run_in_threadpool(user_of_session, self._services, caller.session_id)
 
     async def _say(self, message: dict[str, Any]) -> None:
         await self._socket.send_text(json.dumps(message, separators=(",", ":")))
