@@ -128,10 +128,18 @@ def ensure_first_users(session: Session, passwords: Mapping[str, str]) -> bool:
     return True
 
 
+def new_secret(size: int) -> str:
+    """`size` random bytes as URL-safe Base64, for a person to give to a command: it does not begin with `-`, which a
+    command would read as an option."""
+    while (secret := secrets.token_urlsafe(size)).startswith("-"):
+        pass
+    return secret
+
+
 def generate_password() -> str:
     """18 characters that satisfy Determined's complexity rule (upper, lower, digit)."""
     while True:
-        word = secrets.token_urlsafe(13)
+        word = new_secret(13)
         if any(c.isupper() for c in word) and any(c.islower() for c in word) and any(c.isdigit() for c in word):
             return word
 
@@ -161,7 +169,7 @@ def log_in_again(store: Store, user_id: int, *, origin: str) -> tuple[str, User]
 
 
 def _new_session(session: Session, user: User, origin: str) -> str:
-    token = secrets.token_urlsafe(32)
+    token = new_secret(32)
     ends = now() + SESSION_LIFE
     session.add(UserSession(user_id=user.id, token_hash=digest(token), expires_at=ends, origin=origin))
     user.last_auth_at = now()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from sqlalchemy import ColumnElement, func, select
 from trainmaster.master.db import changes
 from trainmaster.master.db.tables import User, UserSession
 from trainmaster.master.services import bounds
-from trainmaster.master.services.access.identity import ACCESS_TOKEN, SESSIONS, Caller, digest
+from trainmaster.master.services.access.identity import ACCESS_TOKEN, SESSIONS, Caller, digest, new_secret
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid, NotFound
@@ -78,7 +77,7 @@ def create(
     if user_id != caller.user_id:
         caller.require(Permission.CREATE_OTHER_TOKEN)
     ends = _end(settings, lifespan)
-    token = secrets.token_urlsafe(32)
+    token = new_secret(32)
     with store.transaction() as session:
         user = session.get(User, user_id)
         if user is None or not user.active:
