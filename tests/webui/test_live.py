@@ -22,6 +22,7 @@ from tests.support.master import (
     wait_ended,
     wait_for,
 )
+from tests.support.postgres import Postgres
 from tests.support.trainings import COUNTING, asha, experiment
 from tests.support.webui.chromium import Visit, picture, violations, watching
 from tests.support.webui.prefix import Proxy, proxied
@@ -227,6 +228,52 @@ def test_a_master_that_is_killed_and_comes_back(
     says(page, "live")
     expect(page.get_by_role("alert")).to_have_count(0)
     loses_nothing(visitor, page, number, tmp_path)
+
+
+@pytest.fixture
+def apart() -> Iterator[tuple[MasterProcess, Postgres]]:
+    """A master whose database can be stopped."""
+    folder = make_folder()
+    postgres = Postgres(folder)
+    postgres.start()
+    with serving(CONFIG + postgres.configuration()) as process:
+        yield process, postgres
+    postgres.stop()
+    remove_folder(folder)
+
+
+def test_a_database_that_is_away_is_told_and_comes_back(
+    apart: tuple[MasterProcess, Postgres], visit: Callable[..., Visit], pictures: Path, axe: str
+) -> None:
+    process, postgres = apart
+    client = process.client()
+    number = client.create_experiment(experiment(TWO, value=VALUE), files(train__py=COUNTING)).id
+    wait_ended(client, number)
+    trial = client.trials(number)[0].id
+    visitor = visit(process.url)
+    visitor.expected += ["status of 503", "load preload assets"]  # these by axe, while the database is away
+    visitor.sign_in("determined", process.password)
+    page = opened(visitor, f"experiments/{number}")
+    has_ended(page)
+    says(page, "live")
+    postgres.stop()
+    # A page that asks for nothing hears it with the next sign of life of its connection, which comes every 20 s.
+    expect(page.locator(".banner")).to_contain_text("The database has not answered for", timeout=45_000)
+    says(page, re.compile(r"older since \d\d:\d\d"))
+    picture(page, pictures, "live-no-database")
+    first = visitor.context.new_page()  # knows nothing yet
+    first.goto(f"{process.url}/ui/trials/{trial}/log")
+    expect(first.locator(".banner")).to_have_text(
+        re.compile(r"^The database has not answered for .+\. This page tries again by itself\. Jobs go on\.$")
+    )
+    picture(first, pictures, "live-no-database-first")
+    assert violations(first, axe) == []
+    postgres.start()
+    for one in (page, first):
+        expect(one.get_by_role("alert")).to_have_count(0)
+    says(page, "live")
+    expect(first.locator(".log-scroller")).to_contain_text("starting after epoch 0")
+    assert page.evaluate(SAME)
 
 
 def test_a_connection_that_is_cut_loses_no_point(

@@ -108,11 +108,11 @@ def test_a_master_that_is_away_is_told_with_since_when_and_comes_back(visitor: V
     visitor.expected.append("net::ERR_FAILED|status of 502")
     page = visitor.open("experiments")
     expect(page.get_by_text(re.compile("experiments$"))).to_be_visible()
-    visitor.context.route(re.compile("/(api|info)"), lambda route: route.abort())
+    visitor.context.route(re.compile("/(api|session)"), lambda route: route.abort())
     page.get_by_role("button", name="mine", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("The master has not answered for")
     picture(page, pictures, "master-away")
-    visitor.context.unroute(re.compile("/(api|info)"))
+    visitor.context.unroute(re.compile("/(api|session)"))
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.get_by_text(re.compile("experiments$"))).to_be_visible()
 

@@ -283,7 +283,7 @@ class _Page:
         return await run_in_threadpool(user_of_session, self._services, session)
 
     async def _serve(self, caller: Caller) -> None:
-        """Until the master stops. Raises _Closed, Unauthenticated."""
+        """Until the master stops. Raises _Closed, Unauthenticated, one of DATABASE_UNAVAILABLE."""
         hearing = asyncio.create_task(self._hear())
         check_at = time.monotonic() + CHECK_RIGHTS * random.uniform(0.5, 1)  # noqa: S311 - not all pages at once
         quiet_since = time.monotonic()
@@ -294,6 +294,7 @@ class _Page:
                     raise self._over
                 if self._session_over.is_set():
                     raise _Closed(POLICY, "Your session has ended: log in again.")
+                self._services.store.check()  # no hint comes without it: the page must know
                 if self._rights.is_set() or time.monotonic() >= check_at:
                     self._rights.clear()
                     check_at = time.monotonic() + CHECK_RIGHTS

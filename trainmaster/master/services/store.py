@@ -96,10 +96,14 @@ class Store:
         with self._asked(), self._sessions() as session, without_transaction(session.connection()):
             yield session
 
-    @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def check(self) -> None:
+        """Raises DatabaseUnavailable while the database is known not to answer."""
         if self._presence is not None:
             self._presence.check()
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        self.check()
         try:
             yield
         except OperationalError as error:

@@ -3,7 +3,7 @@
 import { useEffect } from "../vendor/preact/hooks.js";
 import { Component, render } from "../vendor/preact/preact.js";
 import { useSignal } from "../vendor/signals/signals.js";
-import { awaySince, comebacks } from "./api/http.js";
+import { away, comebacks } from "./api/http.js";
 import { readSession, session } from "./api/session.js";
 import { visible } from "./lib/format.js";
 import { followLinks, href, loadModule, pageModules, place } from "./ui/router.js";
@@ -39,7 +39,7 @@ const Outlet = component(() => {
             here = false;
         };
     }, [wanted]);
-    if (known === null) return awaySince.value === null ? Waiting({}) : null;
+    if (known === null) return away.value === null ? Waiting({}) : null;
     if (!wanted) return NotFound({ path: at.path });
     if (failed.value) return Failed({ sentence: failed.value });
     if (loaded.value?.name !== wanted) return Waiting({});

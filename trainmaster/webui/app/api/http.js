@@ -7,8 +7,12 @@ import { signal } from "../../vendor/signals/signals.js";
 /** The master's root, whatever prefix a proxy has put before it. */
 export const ROOT = new URL("../", document.baseURI);
 
-/** Since when the master has not answered, as milliseconds; null while it does. */
-export const awaySince = signal(/** @type {number | null} */ (null));
+/**
+ * Who has not answered, and since when in milliseconds; null while both do. Without its database a master answers, but
+ * knows nothing.
+ * @typedef {{ who: "master" | "database", since: number }} Absence
+ */
+export const away = signal(/** @type {Absence | null} */ (null));
 /** Counts how often the master came back: what shows data reads this and asks again. */
 export const comebacks = signal(0);
 /** Whether a call was refused because the session has ended. */
@@ -65,36 +69,51 @@ async function call(path, options) {
         answer = await fetch(new URL(path, ROOT), { credentials: "same-origin", ...options });
     } catch (error) {
         if (options.signal?.aborted) throw error;
-        noteAway();
+        noteAway("master");
         throw new ApiError(0, "The master does not answer.");
     }
     if (answer.status === 502 || answer.status === 504) {
-        noteAway(); // a proxy's word for the same
+        noteAway("master"); // a proxy's word for the same
         throw new ApiError(0, "The master does not answer.");
     }
     const kind = answer.headers.get("content-type") ?? "";
     const body = kind.startsWith("application/json") ? await answer.json() : null;
     if (answer.ok) return body;
+    if (answer.status === 503) void askForDatabase();
     if (answer.status === 401 && path !== "session") sessionEnded.value = true;
     const sentence = body?.error?.error ?? body?.message ?? `The master answered ${answer.status}.`;
     throw new ApiError(answer.status, String(sentence), Number(answer.headers.get("retry-after")) || 0);
 }
 
-function noteAway() {
-    if (awaySince.value !== null) return;
-    awaySince.value = Date.now();
+let asking = false; // whether the database answers
+
+/** A call was refused for now: for a database that is away, or for another system that was asked. */
+async function askForDatabase() {
+    if (asking) return;
+    asking = true;
+    if (!(await bothAnswer())) noteAway("database");
+    asking = false;
+}
+
+/** Whether master and database answer: who uses the page is not told without either. */
+async function bothAnswer() {
+    try {
+        return (await fetch(new URL("session", ROOT), { credentials: "same-origin" })).ok;
+    } catch {
+        return false;
+    }
+}
+
+/** @param {Absence["who"]} who */
+function noteAway(who) {
+    if (away.value?.who === who) return;
+    const known = away.value !== null;
+    away.value = { who, since: away.value?.since ?? Date.now() };
+    if (known) return;
     const look = async () => {
-        try {
-            const answer = await fetch(new URL("info", ROOT), { credentials: "omit" });
-            if (answer.ok) {
-                awaySince.value = null;
-                comebacks.value += 1;
-                return;
-            }
-        } catch {
-            // still away
-        }
-        setTimeout(look, LOOK_AGAIN);
+        if (!(await bothAnswer())) return void setTimeout(look, LOOK_AGAIN);
+        away.value = null;
+        comebacks.value += 1;
     };
     setTimeout(look, LOOK_AGAIN);
 }

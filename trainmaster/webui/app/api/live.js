@@ -6,7 +6,7 @@
  * topic, so that nothing is missed before it, nor while there was none.
  */
 import { signal } from "../../vendor/signals/signals.js";
-import { ApiError, awaySince, comebacks, ROOT, send, sessionEnded } from "./http.js";
+import { ApiError, away, comebacks, ROOT, send, sessionEnded } from "./http.js";
 
 /** @typedef {{ topic: string, seq: number }} News */
 /** @typedef {(news: News) => unknown} Heard */
@@ -179,7 +179,7 @@ function lost() {
 function poll() {
     later("poll", document.hidden ? EVERY_HIDDEN : EVERY, () => {
         if (opened || topics.size === 0 || restsHidden()) return;
-        if (awaySince.value === null) {
+        if (away.value === null) {
             fresh = asked; // what was asked for then has come
             asked = Date.now();
             tellAll();
@@ -192,7 +192,7 @@ function poll() {
 /** Says how old what is seen may be. */
 function note() {
     if (topics.size === 0) return;
-    const how = awaySince.value !== null || sessionEnded.value ? "old" : opened ? "live" : "asking";
+    const how = away.value !== null || sessionEnded.value ? "old" : opened ? "live" : "asking";
     const before = freshness.value;
     if (before?.how !== how) freshness.value = { how, since: fresh };
 }
@@ -231,7 +231,7 @@ comebacks.subscribe(times => {
     if (!opened) void connect(); // and its hints, a few pages after each other
     note();
 });
-awaySince.subscribe(note);
+away.subscribe(note);
 sessionEnded.subscribe(note);
 
 /** @param {string} name @param {number} wait @param {() => void} then */

@@ -1,7 +1,7 @@
 /** What every page has around it: the way there, the jump box, the banner, who is signed in, the theme. */
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
-import { awaySince, get, sessionEnded } from "../api/http.js";
+import { away, get, sessionEnded } from "../api/http.js";
 import { EVERY, freshness } from "../api/live.js";
 import { may, session, signOut } from "../api/session.js";
 import { ago, exact, visible } from "../lib/format.js";
@@ -128,14 +128,15 @@ function current(to) {
 
 const Banners = component(() => {
     const message = session.value?.message;
-    const since = awaySince.value;
+    const absence = away.value;
     const said = [];
-    if (since !== null) {
+    if (absence) {
+        const { who, since } = absence;
         const when = since > clock.value ? "now" : ago(since, clock.value).replace(" ago", "");
         said.push(
             div(
                 { class: "banner failed", role: "alert" },
-                `The master has not answered for ${when === "now" ? "a moment" : when}. What you see is older; this page tries again by itself. Jobs go on.`,
+                `The ${who} has not answered for ${when === "now" ? "a moment" : when}. ${session.value ? "What you see is older; this" : "This"} page tries again by itself. Jobs go on.`,
             ),
         );
     }
