@@ -57,9 +57,9 @@ PAUSES: Mapping[str, float] = {"log": 0.25, "mine": 2.0, "list": 2.0}
 # Seconds after which there is a hint without a change. Home shows the pools too, which others fill.
 LOOK_AGAIN = 300.0
 LOOKS_AGAIN: Mapping[str, float] = {"mine": 60.0}
-# Each hint makes a page read something, which takes the master 5 to 10 ms: so many a second, however many pages there
-# are, cost a tenth of a core. BURST of them may come at once.
-READS = 12.0
+# Each hint makes a page read something, which takes the master 5 to 10 ms of processor time: so many a second, however
+# many pages there are, cost a tenth of a core. BURST of them may come at once.
+READS = 10.0
 BURST = 2.0  # seconds' worth
 GOING_AWAY, POLICY, TOO_BIG, TRY_AGAIN = 1001, 1008, 1009, 1013  # RFC 6455, and IANA's registry of its codes
 LONGEST_REASON = 123  # bytes of text that fit into a frame which closes a WebSocket
