@@ -252,6 +252,7 @@ def test_a_database_that_is_away_is_told_and_comes_back(
     trial = client.trials(number)[0].id
     visitor = visit(process.url)
     visitor.expected += ["status of 503", "load preload assets"]  # these by axe, while the database is away
+    visitor.expected.append("was preloaded using link preload but not used")  # the shell's first call, refused too
     visitor.sign_in("determined", process.password)
     page = opened(visitor, f"experiments/{number}")
     has_ended(page)

@@ -6,6 +6,8 @@ import { comebacks, get, send, sessionEnded } from "./http.js";
 
 /** What the master says of itself and of its user; null until it has answered. */
 export const session = signal(/** @type {PageSession | null} */ (null));
+/** Whether the user is leaving: what is refused meanwhile needs no password. */
+export const signingOut = signal(false);
 
 export async function readSession() {
     const answer = await get("session");
@@ -24,8 +26,13 @@ export async function signIn(given) {
 }
 
 export async function signOut() {
-    await send("DELETE", "session");
-    await readSession();
+    signingOut.value = true;
+    try {
+        await send("DELETE", "session");
+        await readSession();
+    } finally {
+        signingOut.value = false;
+    }
 }
 
 /**

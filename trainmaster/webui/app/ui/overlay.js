@@ -1,5 +1,5 @@
 /** What lies above the page: dialogs, menus and short messages. */
-import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { useEffect, useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { component, tags } from "./tags.js";
 
@@ -52,7 +52,8 @@ export const Dialogs = component(() =>
 const OneDialog = component((/** @type {{ one: OpenDialog }} */ { one }) => {
     const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
     const answer = useRef("");
-    useEffect(() => element.current?.showModal(), []);
+    // Before the effects of what it shows, which may close it at once.
+    useLayoutEffect(() => element.current?.showModal(), []);
     /** @param {string} [chosen] */
     const close = (chosen = "") => {
         answer.current = chosen;

@@ -3,7 +3,7 @@ import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { away, get, sessionEnded } from "../api/http.js";
 import { EVERY, freshness } from "../api/live.js";
-import { may, session, signOut } from "../api/session.js";
+import { may, session, signingOut, signOut } from "../api/session.js";
 import { ago, exact, visible } from "../lib/format.js";
 import { Dialogs, Menu, openDialog, Toasts, toastError } from "./overlay.js";
 import { BASE, go, href, loadModule } from "./router.js";
@@ -47,9 +47,10 @@ export function usePlace(/** @type {Crumb[]} */ way) {
 
 export const Shell = component((/** @type {{ children?: Content }} */ { children }) => {
     useEffect(() => globalKeys(), []);
+    const asks = sessionEnded.value && !signingOut.value && Boolean(session.value?.user);
     useEffect(() => {
-        if (sessionEnded.value && session.value?.user) askToSignIn();
-    }, [sessionEnded.value]);
+        if (asks) askToSignIn();
+    }, [asks]);
     return div(
         { class: "shell" },
         a({ class: "skip", href: "#main", onClick: toMain }, "Skip to the page"),
@@ -184,12 +185,9 @@ function account() {
 }
 
 function askToSignIn() {
-    import("./sign_in_form.js").then(({ SignInForm }) => {
-        openDialog({
-            title: "Your session has ended",
-            stays: true,
-            body: close => SignInForm({ onDone: () => close() }),
-        });
+    import("./sign_in_form.js").then(({ SignInAgain }) => {
+        if (!sessionEnded.value) return;
+        openDialog({ title: "Your session has ended", stays: true, body: close => SignInAgain({ close }) });
     }, toastError);
 }
 

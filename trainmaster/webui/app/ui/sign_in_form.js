@@ -1,7 +1,7 @@
-/** The form for a name and a password; also in the dialog after a session has ended. */
+/** The form for a name and a password: of the sign-in page, and of the dialog after a session has ended. */
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
-import { ApiError } from "../api/http.js";
+import { ApiError, sessionEnded } from "../api/http.js";
 import { session, signIn } from "../api/session.js";
 import { component, tags } from "./tags.js";
 
@@ -67,4 +67,12 @@ export const SignInForm = component((/** @type {{ onDone?: () => void }} */ { on
         ),
         button({ class: "primary", disabled: busy.value || left.value > 0 }, "Sign in"),
     );
+});
+
+/** The form in a dialog, which closes when somebody is signed in again, or nobody is any more. */
+export const SignInAgain = component((/** @type {{ close: () => void }} */ { close }) => {
+    useEffect(() => {
+        if (!sessionEnded.value) close();
+    }, [sessionEnded.value]);
+    return SignInForm({});
 });
