@@ -11,6 +11,10 @@ export const signingOut = signal(false);
 
 export async function readSession() {
     const answer = await get("session");
+    if (session.value?.user && !answer.user && !signingOut.value) {
+        sessionEnded.value = true; // above the page, which keeps what was typed into it
+        return;
+    }
     const again = sessionEnded.value && answer.user;
     session.value = answer;
     sessionEnded.value = false;
