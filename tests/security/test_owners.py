@@ -15,7 +15,7 @@ from tests.support.api.jobs import config, create, jobs_of
 from tests.support.api.people import Person, give, person, workspace_of
 from tests.support.api.tasks import launch
 from tests.support.database import engine_of
-from tests.support.master import MasterProcess, serving
+from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
@@ -168,13 +168,18 @@ def test_an_editor_runs_nothing_in_a_colleagues_notebook_where_jobs_run_as_users
     notebook = launch(victim.api, "notebook", config=wish, workspaceId=workspace)
     engine = make_engine(EmbeddedServer(as_users.data).url, pool_size=2)
     try:
+        play = text(
+            "UPDATE allocations SET lease_job = 'played', run_as = 'victim', proxy = cast(:proxy AS jsonb)"
+            " WHERE task_id = :task AND dispatcher <> ''"  # only then does no account come after this one
+        )
+        proxy = '{"address": "203.0.113.7", "port": 1, "user": ""}'
+
+        def played() -> bool:
+            with engine.begin() as connection:
+                return connection.execute(play, {"task": notebook["id"], "proxy": proxy}).rowcount == 1
+
+        wait_for(played, "the notebook's cluster")
         with engine.begin() as connection:
-            play = (
-                "UPDATE allocations SET lease_job = 'played', run_as = 'victim', proxy = cast(:proxy AS jsonb)"
-                " WHERE task_id = :task"
-            )
-            proxy = '{"address": "203.0.113.7", "port": 1, "user": ""}'
-            connection.execute(text(play), {"task": notebook["id"], "proxy": proxy})
             node = (
                 "INSERT INTO allocation_nodes (allocation_id, node_rank, run_id, name, slot_ids, addresses, peer)"
                 " SELECT id, 0, 'r', 'n', '[]', '[]', '203.0.113.7' FROM allocations WHERE task_id = :task"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import APIResponse, Page, Route, expect
+from playwright.sync_api import APIResponse, Page, Route, WebSocketRoute, expect
 
 from tests.support.master import MasterProcess, serving
 from tests.support.webui.chromium import Visit, picture, violations
@@ -291,21 +293,60 @@ def test_lines_that_come_while_others_are_read_are_read_too(
         re.compile(r"/log\?"), lambda route: held.append((route, route.fetch())) if not held else route.continue_()
     )
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: hints.append(str(frame))))
-
-    def come(found: Callable[[], bool]) -> None:
-        for _ in range(200):
-            if found():
-                return
-            page.wait_for_timeout(50)
-        raise AssertionError(hints)
-
     page.goto(f"{visitor.url}/ui/trials/{live.trial}/log")
-    come(lambda: bool(held) and any(f"log:{live.task}" in one for one in hints))
+    come(page, lambda: bool(held) and any(f"log:{live.task}" in one for one in hints))
     hints.clear()
     write(site[0], live, ["one more"])
-    come(lambda: any(f"log:{live.task}" in one for one in hints))
+    come(page, lambda: any(f"log:{live.task}" in one for one in hints))
     route, answer = held[0]
     route.fulfill(response=answer)
+    expect(page.locator(".log-line").last).to_contain_text("one more")
+
+
+def come(page: Page, found: Callable[[], bool]) -> None:
+    """Waits for something that the page does."""
+    for _ in range(200):
+        if found():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("waited 10 s in vain")
+
+
+def test_a_log_that_is_known_before_the_first_message_of_the_connection_is_followed(
+    visitor: Visit, site: tuple[MasterProcess, FilledLog], live: FilledLog
+) -> None:
+    """The page of a trial has said by then what it follows; it hears of the trial's log later."""
+    page, said, boards = visitor.page, list[str](), list[Route]()
+    held, free = list[Callable[[], None]](), threading.Event()
+
+    def between(socket: WebSocketRoute) -> None:
+        master = socket.connect_to_server()
+
+        def to_master(message: str | bytes) -> None:
+            said.append(str(message))
+            master.send(message)
+
+        def to_page(message: str | bytes) -> None:
+            if free.is_set():
+                socket.send(message)
+            else:
+                held.append(partial(socket.send, message))
+
+        socket.on_message(to_master)
+        master.on_message(to_page)
+
+    page.route_web_socket(re.compile("/live$"), between)
+    page.route(re.compile("/board$"), lambda route: boards.append(route), times=1)
+    page.goto(f"{visitor.url}/ui/trials/{live.trial}/log")
+    come(page, lambda: bool(said and held and boards))
+    assert f"log:{live.task}" not in said[0]
+    boards[0].continue_()
+    come(page, lambda: f"log:{live.task}" in said[-1])
+    free.set()
+    for send in held:
+        send()
+    expect(page.get_by_text("Follows what comes")).to_be_visible()
+    write(site[0], live, ["one more"])
     expect(page.locator(".log-line").last).to_contain_text("one more")
 
 

@@ -106,7 +106,8 @@ function changed() {
     else if (opened) note();
     if (timers["say"] !== undefined) return;
     later("say", Math.max(0, sentAt + BETWEEN_MESSAGES - Date.now()), () => {
-        if (socket && opened) {
+        // One that still connects will say it in its first message, after one that closes comes another.
+        if (socket?.readyState === WebSocket.OPEN) {
             sentAt = Date.now();
             socket.send(JSON.stringify({ follow: [...topics.keys()] }));
         } else void connect();
