@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.support.api.jobs import config, create, jobs_of
 from tests.support.api.people import Person, give, person, workspace_of
 from tests.support.api.tasks import launch
 from tests.support.database import engine_of
-from tests.support.master import MasterProcess, serving, wait_for
+from tests.support.master import MasterProcess, remove_folder, serving, wait_for
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
@@ -82,9 +83,10 @@ def test_a_template_of_before_there_were_owners_is_an_administrators(
 @pytest.fixture(scope="module")
 def as_users() -> Iterator[MasterProcess]:
     """A master with roles whose jobs run, on one of its clusters, as the people who ask for them."""
-    root = f"/var/tmp/tm-jobs-{uuid.uuid4().hex[:8]}"
-    with serving(AS_USERS.replace("{root}", root)) as process:
+    root = Path(f"/var/tmp/tm-jobs-{uuid.uuid4().hex[:8]}")
+    with serving(AS_USERS.replace("{root}", str(root))) as process:
         yield process
+    remove_folder(root)
 
 
 @pytest.fixture(scope="module")
