@@ -66,8 +66,8 @@ def visitor(visit: Callable[..., Visit], site: MasterProcess) -> Visit:
 
 
 @pytest.fixture
-def far(visit: Callable[..., Visit], site: MasterProcess, proxy: Proxy) -> Visit:
-    """A visitor behind the proxy."""
+def far(proxy: Proxy, visit: Callable[..., Visit], site: MasterProcess) -> Visit:
+    """A visitor behind the proxy, who leaves before it goes."""
     found = visit(proxy.url)
     found.sign_in("determined", site.password)
     return found
@@ -315,7 +315,7 @@ def test_an_older_master_is_asked(visitor: Visit, start: Start, tmp_path: Path) 
 
 
 def test_a_tab_that_nobody_sees_rests_and_catches_up(
-    first_visit: Callable[..., Visit], proxy: Proxy, start: Start, site: MasterProcess, tmp_path: Path
+    proxy: Proxy, first_visit: Callable[..., Visit], start: Start, site: MasterProcess, tmp_path: Path
 ) -> None:
     far = first_visit(proxy.url)
     far.sign_in("determined", site.password)

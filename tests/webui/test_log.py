@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import APIResponse, Page, Route, WebSocketRoute, expect
 
 from tests.support.master import MasterProcess, serving
-from tests.support.webui.chromium import Visit, picture, violations
+from tests.support.webui.chromium import Visit, picture, until, violations
 from tests.support.webui.logs import ERROR_EVERY, FIRST_ERROR, FilledLog, end_log, make_log
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
@@ -294,22 +294,13 @@ def test_lines_that_come_while_others_are_read_are_read_too(
     )
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: hints.append(str(frame))))
     page.goto(f"{visitor.url}/ui/trials/{live.trial}/log")
-    come(page, lambda: bool(held) and any(f"log:{live.task}" in one for one in hints))
+    until(page, lambda: bool(held) and any(f"log:{live.task}" in one for one in hints))
     hints.clear()
     write(site[0], live, ["one more"])
-    come(page, lambda: any(f"log:{live.task}" in one for one in hints))
+    until(page, lambda: any(f"log:{live.task}" in one for one in hints))
     route, answer = held[0]
     route.fulfill(response=answer)
     expect(page.locator(".log-line").last).to_contain_text("one more")
-
-
-def come(page: Page, found: Callable[[], bool]) -> None:
-    """Waits for something that the page does."""
-    for _ in range(200):
-        if found():
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError("waited 10 s in vain")
 
 
 def test_a_log_that_is_known_before_the_first_message_of_the_connection_is_followed(
@@ -338,10 +329,10 @@ def test_a_log_that_is_known_before_the_first_message_of_the_connection_is_follo
     page.route_web_socket(re.compile("/live$"), between)
     page.route(re.compile("/board$"), lambda route: boards.append(route), times=1)
     page.goto(f"{visitor.url}/ui/trials/{live.trial}/log")
-    come(page, lambda: bool(said and held and boards))
+    until(page, lambda: bool(said and held and boards))
     assert f"log:{live.task}" not in said[0]
     boards[0].continue_()
-    come(page, lambda: f"log:{live.task}" in said[-1])
+    until(page, lambda: f"log:{live.task}" in said[-1])
     free.set()
     for send in held:
         send()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import APIResponse, Route, expect
 
-from tests.support.master import MasterProcess, wait_for
-from tests.support.webui.chromium import Visit, picture, violations
+from tests.support.master import MasterProcess
+from tests.support.webui.chromium import Visit, picture, until, violations
 from tests.support.webui.prefix import KEPT, STRIPPED, behind
 
 pytestmark = pytest.mark.browser
@@ -41,7 +41,9 @@ def test_the_page_works_under_the_prefix_of_a_portal(
         page.get_by_role("main").get_by_role("link", name="Home").click()
         expect(page.get_by_role("heading", name="Home")).to_be_visible()
         assert page.url == f"{url}/ui/"
+        expect(page.get_by_text("live", exact=True)).to_be_visible()
         assert all(one.startswith(f"{url}/") for one in found.requests)
+        page.goto("about:blank")  # before the proxy goes
 
 
 def test_a_link_from_a_terminal_signs_in_with_one_press(
@@ -126,13 +128,24 @@ def test_who_signs_out_is_not_asked_for_the_password_by_a_call_that_comes_late(v
     page.route(re.compile("/session$"), hold)
     page.get_by_role("button", name="Account").click()
     page.get_by_role("menuitem", name="Sign out").click()
-    wait_for(lambda: page.evaluate("1") and leaving, "the session's end at the master")
+    until(page, lambda: bool(leaving))
     with page.expect_response(lambda answer: answer.status == 401):
         page.get_by_role("button", name="mine", exact=True).click()
     page.evaluate("() => new Promise(done => setTimeout(done, 100))")  # a dialog would be there
     expect(page.get_by_role("dialog")).to_have_count(0)
     route, answer = leaving[0]
     route.fulfill(response=answer)
+    expect(page.get_by_label("Name")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_who_signs_out_of_a_session_that_has_ended_is_signed_out(visitor: Visit) -> None:
+    visitor.expected.append("status of 401")
+    page = visitor.open("experiments")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    visitor.context.clear_cookies()
+    page.get_by_role("button", name="Account").click()
+    page.get_by_role("menuitem", name="Sign out").click()
     expect(page.get_by_label("Name")).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)
 

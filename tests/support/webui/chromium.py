@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,6 +143,15 @@ def watching(context: BrowserContext, url: str) -> Iterator[Visit]:
     context.remove_listener("request", asked)
     context.remove_listener("weberror", failed)
     assert visit.unexpected() == [], visit.unexpected()
+
+
+def until(page: Page, found: Callable[[], bool]) -> None:
+    """Waits until the page has done something that a handler of the test notes; handlers run meanwhile."""
+    for _ in range(200):
+        if found():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("waited 10 s in vain")
 
 
 class Contexts:

@@ -1,6 +1,6 @@
 /** Who uses the page, and what they may do. */
 import { signal } from "../../vendor/signals/signals.js";
-import { comebacks, get, send, sessionEnded } from "./http.js";
+import { ApiError, comebacks, get, send, sessionEnded } from "./http.js";
 
 /** @import { PageSession } from "../../types/api.d.ts" */
 
@@ -32,7 +32,9 @@ export async function signIn(given) {
 export async function signOut() {
     signingOut.value = true;
     try {
-        await send("DELETE", "session");
+        await send("DELETE", "session").catch(error => {
+            if (!(error instanceof ApiError && error.status === 401)) throw error; // it has ended already
+        });
         await readSession();
     } finally {
         signingOut.value = false;
