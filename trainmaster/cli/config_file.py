@@ -26,7 +26,7 @@ def add_override_option(parser: argparse.ArgumentParser) -> None:
 
 def _override(text: str) -> str:
     key, equals, _ = text.partition("=")
-    if not equals or not all(part.strip() for part in key.split(".")):
+    if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as in searcher.max_trials=8")
     return text
 

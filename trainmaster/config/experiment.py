@@ -18,7 +18,7 @@ from .overrides import override
 from .searcher import IGNORED as SEARCHER_IGNORED
 from .searcher import Length, Searcher, takes_grid
 from .searcher import incomplete as incomplete_searcher
-from .shapes import Line, Name, Natural, Positive, Section, Text, Whole, wrong
+from .shapes import Label, Line, Name, Natural, Positive, Section, Text, Whole, wrong
 from .source import Document, read, write
 from .storage import CheckpointStorage
 from .storage import incomplete as incomplete_storage
@@ -134,7 +134,7 @@ class ExperimentConfig(WithUserOptions):
 
     name: Line | None = None
     description: Text | None = None
-    labels: Annotated[list[Line], AfterValidator(_unique)] = Field(default_factory=list)
+    labels: Annotated[list[Label], AfterValidator(_unique)] = Field(default_factory=list)
     workspace: Line = ""
     project: Line = ""
     entrypoint: Annotated[Any, BeforeValidator(entrypoint_of)] = None

@@ -1,12 +1,19 @@
-"""Applies overrides of the command line such as `searcher.max_trials=4`; values are YAML, and `a,b` is a list."""
+"""Applies overrides of the command line such as `searcher.max_trials=4`; values are YAML, and `a,b` is a list.
+
+Dots separate the keys of nested sections. A key may have dots itself, as the hyperparameter `model.lr`: an override
+means the key that exists. Quotation marks keep the dots of a key: `hyperparameters."model.lr"=0.1`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .messages import Complaint, ConfigError, Path, in_words
 from .source import Document, read_value
+
+_KEY = re.compile(r"""\s*("[^"]+"|'[^']+'|[^."'=]+?)\s*([.=])""")
 
 
 def override(document: Document, overrides: Sequence[str]) -> None:
@@ -24,20 +31,53 @@ def override(document: Document, overrides: Sequence[str]) -> None:
 
 
 def _parsed(text: str, origin: str) -> tuple[tuple[str, ...], Any]:
-    key, equals, value = text.partition("=")
-    path = tuple(part.strip() for part in key.split("."))
-    if not equals or not all(path):
-        message = "an override is KEY=VALUE, the key's parts joined by dots, as in searcher.max_trials=4"
-        raise ConfigError([Complaint((), message, source=origin)], origin)
-    value = value.strip()
+    path, value = _split(text, origin)
     if "," in value and value[0] not in "[{\"'":
         return path, [read_value(part.strip(), origin) for part in value.split(",")]
     return path, read_value(value, origin)
 
 
+def _split(text: str, origin: str) -> tuple[tuple[str, ...], str]:
+    parts: list[str] = []
+    at = 0
+    while match := _KEY.match(text, at):
+        quoted = match[1][0] in "\"'"
+        parts.append(match[1][1:-1] if quoted else match[1].strip())
+        at = match.end()
+        if match[2] == "=":
+            return tuple(parts), text[at:].strip()
+    message = "an override is KEY=VALUE, the key's parts joined by dots, as in searcher.max_trials=4"
+    raise ConfigError([Complaint((), message, source=origin)], origin)
+
+
+def _existing(here: Any, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield each way to read the first of `parts` as keys that exist: the keys, and how many parts they take."""
+    yield (), 0
+    if not isinstance(here, dict):
+        return
+    for taken in range(1, len(parts) + 1):
+        key = ".".join(parts[:taken])
+        if key in here:
+            for keys, more in _existing(here[key], parts[taken:]):
+                yield (key, *keys), taken + more
+
+
+def _meant(data: Any, path: tuple[str, ...], origin: str) -> tuple[str, ...]:
+    """Join those parts of a path that are one key in `data`. Raises ConfigError where several keys fit."""
+    ways = list(_existing(data, path))
+    longest = max(taken for _, taken in ways)
+    fitting = [keys for keys, taken in ways if taken == longest]
+    if len(fitting) > 1:
+        spelt = " or ".join(".".join(f'"{key}"' if "." in key else key for key in keys) for keys in fitting)
+        message = f"{'.'.join(path)} fits several keys; write {spelt}"
+        raise ConfigError([Complaint((), message, source=origin)], origin)
+    return (*fitting[0], *path[longest:])
+
+
 def _set(document: Document, path: tuple[str, ...], value: Any, origin: str) -> None:
     here: Any = document.data
     walked: Path = ()
+    path = _meant(here, path, origin)
     for part in path[:-1]:
         walked, here = _enter(here, walked, part, origin)
     last = _place(here, walked, path[-1], origin)

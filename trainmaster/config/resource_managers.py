@@ -15,7 +15,7 @@ from trainmaster import plugins
 from trainmaster.slots import SlotType
 
 from .messages import in_words
-from .shapes import AbsolutePath, Line, Name, Natural, Port, Section, Whole, chosen, one_of, wrong
+from .shapes import AbsolutePath, Line, Name, Natural, Port, Section, Segment, Whole, chosen, one_of, wrong
 from .task_container import TaskContainerDefaults
 
 SlotTypeName = Annotated[SlotType, one_of(SlotType)]
@@ -137,7 +137,7 @@ class AgentPool(Section):
     )
     ignored: ClassVar[frozenset[str]] = superfluous
 
-    pool_name: Name
+    pool_name: Segment
     description: Line = ""
     scheduler: PoolScheduler | None = None
     max_aux_containers_per_agent: Natural = 100

@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from .messages import in_words, nearest
+from .names import no_segment, only_dots
 
 
 class Section(BaseModel):
@@ -83,6 +84,18 @@ def _not_empty(value: str) -> str:
     return value
 
 
+def _segment(value: str) -> str:
+    if why := no_segment(value):
+        raise wrong(f"{value!r} cannot be a name here: {why}")
+    return value
+
+
+def _label(value: str) -> str:
+    if why := only_dots(value):
+        raise wrong(f"{value!r} cannot be a label: {why}")
+    return value
+
+
 def _absolute(value: str) -> str:
     if not value.startswith("/"):
         raise wrong(f"must be an absolute path (it starts with /), found {value!r}")
@@ -104,6 +117,9 @@ Text = str
 """Free text; line breaks are allowed."""
 Line = Annotated[str, AfterValidator(_one_line)]
 Name = Annotated[str, AfterValidator(_one_line), AfterValidator(_not_empty)]
+Segment = Annotated[Name, AfterValidator(_segment)]
+"""A name that is a segment of an address of the API."""
+Label = Annotated[Line, AfterValidator(_label)]
 AbsolutePath = Annotated[Name, AfterValidator(_absolute)]
 Prefix = Annotated[Line, AfterValidator(_no_climbing)]
 

@@ -26,6 +26,8 @@ MAX_DEPTH = 100
 MOST_COMPLAINTS = 50  # a text may be wrong in every line, and users read no more
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+# JSON escapes a character beyond U+FFFF as two surrogates (RFC 8259, section 7), and JSON is YAML.
+_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _ESCAPED_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -337,6 +339,7 @@ class _Reader:
             return None
 
     def _check_characters(self, node: yaml.ScalarNode, path: Path) -> bool:
+        node.value = _SURROGATES.sub(_joined, node.value)
         found = _ESCAPED_CONTROL.search(node.value)
         if found:
             self._complain(node, path, f"control character {_code(found.group())}: remove it")
@@ -346,6 +349,10 @@ class _Reader:
         self.complaints.append(Complaint(path, message, *_place(node), None, self.source))
         if len(self.complaints) >= MOST_COMPLAINTS:
             raise ConfigError(self.complaints, self.source)
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return pair.group().encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 def _place(node: yaml.Node) -> tuple[int, int]:

@@ -91,13 +91,13 @@ def unarchive(experiment_id: int, services: UsesServices, caller: UserCaller) ->
     return {}
 
 
-@router.put("/api/v1/experiments/{experiment_id}/labels/{label}")
+@router.put("/api/v1/experiments/{experiment_id}/labels/{label:path}")
 def add_label(experiment_id: int, label: str, services: UsesServices, caller: UserCaller) -> LabelsAnswer:
     found = experiment_edits.add_label(services.store, services.settings, caller, experiment_id, label)
     return LabelsAnswer(labels=found)
 
 
-@router.delete("/api/v1/experiments/{experiment_id}/labels/{label}")
+@router.delete("/api/v1/experiments/{experiment_id}/labels/{label:path}")
 def remove_label(experiment_id: int, label: str, services: UsesServices, caller: UserCaller) -> LabelsAnswer:
     found = experiment_edits.remove_label(services.store, services.settings, caller, experiment_id, label)
     return LabelsAnswer(labels=found)

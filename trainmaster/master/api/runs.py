@@ -247,6 +247,6 @@ def ranges(project_id: int, services: UsesServices, caller: UserCaller) -> Json:
     return {"ranges": [{"metricsName": one.name, "min": one.low, "max": one.high} for one in found]}
 
 
-@router.get("/projects/{project_id}/metadata/{key}")
+@router.get("/projects/{project_id}/metadata/{key:path}")
 def metadata_values(project_id: int, key: str, services: UsesServices, caller: UserCaller) -> Json:
     return {"values": project_columns.metadata_values(services.store, project_id, key)}

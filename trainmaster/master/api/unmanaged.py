@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import Field
 
 from trainmaster.config.secrets import masked
@@ -51,7 +52,7 @@ def created(services: Services, caller: UserCaller, body: CreateRequest, externa
     return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
 
 
-@router.put("/experiments/by-external-id/{external_experiment_id}")
+@router.put("/experiments/by-external-id/{external_experiment_id:path}")
 def put_experiment(
     external_experiment_id: str, body: CreateRequest, services: UsesServices, caller: UserCaller
 ) -> CreateAnswer:
@@ -79,10 +80,14 @@ def _made(services: Services, caller: UserCaller, body: CreateTrial, external_id
     return answer_of(services, unmanaged.create_trial(services.store, services.settings, caller, request))
 
 
-@router.get("/trials/by-external-id/{external_experiment_id}/{external_trial_id}")
+@router.get("/trials/by-external-id/{external_experiment_id:path}/{external_trial_id:path}")
 def by_external_id(
-    external_experiment_id: str, external_trial_id: str, services: UsesServices, caller: UserCaller
+    request: Request, external_experiment_id: str, external_trial_id: str, services: UsesServices, caller: UserCaller
 ) -> TrialAnswer:
+    # An id may have slashes: only the path as it was sent shows where the first one ends.
+    raw: bytes = request.scope.get("raw_path") or b""
+    if len(ends := raw.split(b"/")[-2:]) == 2:
+        external_experiment_id, external_trial_id = (unquote(end.decode("latin-1")) for end in ends)
     found = unmanaged.find_trial(services.store, caller, external_experiment_id, external_trial_id)
     return answer_of(services, found)
 

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from trainmaster.config.names import only_dots
 from trainmaster.master.db import changes
 from trainmaster.master.db.access import RoleAssignment, UserSetting
 from trainmaster.master.db.tables import User, UserSession
@@ -271,8 +272,10 @@ def _hashed(password: Password) -> str:
 
 def _call(session: Session, row: User, name: str) -> None:
     row.username = name.strip().lower()
-    if not NAME.fullmatch(row.username):
-        raise Invalid(f"{name!r} cannot be a user's name: it has up to 80 characters, no spaces and no slash.")
+    if not NAME.fullmatch(row.username) or only_dots(row.username):
+        raise Invalid(
+            f"{name!r} cannot be a user's name: it has up to 80 characters, no spaces, no slash, not only dots."
+        )
     try:
         session.flush()
     except IntegrityError:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from trainmaster.config.names import only_dots
 from trainmaster.dispatchers.base import DispatcherError
 from trainmaster.dispatchers.hub import AgentHub
 from trainmaster.dispatchers.jobfolder import trees
@@ -164,6 +165,8 @@ def _distinct(labels: Sequence[str]) -> list[str]:
     found = list(dict.fromkeys(label.strip() for label in labels))
     if "" in found:
         raise Invalid("A label must not be empty.")
+    if dots := next(filter(only_dots, found), None):
+        raise Invalid(f"{dots!r} cannot be a label: {only_dots(dots)}.")
     return found
 
 

@@ -10,7 +10,7 @@ metric group and STAT min, max, mean or last.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from trainmaster.master.services.store import Store
 Json = Mapping[str, Any]
 USUAL = 100  # entries where no limit is given
 DEEPEST = 20  # groups inside groups
+MOST_READINGS = 5  # parts of a name with dots that are all read in each way, which are 16
 STATS = ("min", "max", "mean", "last")
 SUMMARY = {"training": "avg_metrics", "validation": "validation_metrics"}  # keys of trials' summaries
 
@@ -238,20 +239,40 @@ def measured_column(name: str) -> SearchColumn | None:
     head, _, rest = name.partition(".")
     if head == "hp" and rest:
         return SearchColumn(at_path(Trial.__table__.c.hparams, rest), "json")
-    metric, _, stat = rest.rpartition(".")
-    if metric and stat in STATS:
-        key = SUMMARY.get(head, head)
-        value = func.jsonb_extract_path(Trial.__table__.c.summary_metrics, key, metric, stat, type_=JSONB)
-        return SearchColumn(as_number(value), "number")
+    *parts, stat = name.split(".")
+    if len(parts) > 1 and stat in STATS:
+        summary = Trial.__table__.c.summary_metrics
+        ways = [(".".join(parts[:at]), ".".join(parts[at:])) for at in range(1, min(len(parts), 1 + MOST_READINGS))]
+        values = [
+            func.jsonb_extract_path(summary, SUMMARY.get(group, group), metric, stat, type_=JSONB)
+            for group, metric in ways
+        ]
+        return SearchColumn(
+            as_number(func.coalesce(*values, type_=JSONB()) if len(values) > 1 else values[0]), "number"
+        )
     return None
 
 
 def at_path(column: ColumnElement[Any], path: str) -> ColumnElement[Any]:
-    """The value of a JSON column at `a.b.c`. Raises Invalid."""
+    """The value of a JSON column at `a.b.c`, whichever of its keys have dots themselves. Raises Invalid."""
     parts = path.split(".")
     if excess := in_force().over("conditions", len(parts), f"The path {path:.40}... has {{}} parts"):
         raise Invalid(excess)
-    return column.op("#>", return_type=JSONB())(literal(parts, ARRAY(Text)))
+    values = [column.op("#>", return_type=JSONB())(literal(keys, ARRAY(Text))) for keys in _readings(parts)]
+    return func.coalesce(*values, type_=JSONB()) if len(values) > 1 else values[0]
+
+
+def _readings(parts: Sequence[str]) -> Iterator[list[str]]:
+    """The keys that a name with dots may stand for, nested ones first: a.b.c as [a, b, c], [a, b.c], [a.b, c], [a.b.c].
+    Of names with very many dots only the first and the last."""
+    if len(parts) > MOST_READINGS:
+        yield list(parts)
+        yield [".".join(parts)]
+        return
+    for taken in range(1, len(parts) + 1):
+        rest: Iterator[list[str]] = _readings(parts[taken:]) if taken < len(parts) else iter([[]])
+        for keys in rest:
+            yield [".".join(parts[:taken]), *keys]
 
 
 def as_number(value: ColumnElement[Any]) -> ColumnElement[Any]:

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
+from trainmaster.config.names import only_dots
 from trainmaster.master.db.tables import Checkpoint, Experiment, Job, Project, Task, Trial
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.states import OutcomeKind, State
@@ -60,6 +61,8 @@ def create_experiment(
     except ConfigError as error:
         raise refusal(error) from None
     shown = config.to_json()
+    if external_id is not None and only_dots(external_id):
+        raise Invalid(f"{external_id!r} cannot be the external id of an experiment: {only_dots(external_id)}.")
     archive = pack(order.files, settings.limits.context * 2**20)
     with store.transaction() as session:
         if external_id is not None:
@@ -113,6 +116,8 @@ class TrialRequest:
 def create_trial(store: Store, settings: Settings, caller: Caller, request: TrialRequest) -> int:
     """Creates a trial. Raises NotFound, Forbidden, and Invalid for a managed experiment, whose searcher creates its
     trials."""
+    if request.external_id is not None and (why := only_dots(request.external_id)):
+        raise Invalid(f"{request.external_id!r} cannot be the external id of a trial: {why}.")
     with _conducting(store, settings, caller, request.experiment_id) as orchestrator:
         row, session = orchestrator.row, orchestrator.session
         if request.external_id is not None:

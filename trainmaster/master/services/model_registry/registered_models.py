@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.orm import Session
 
+from trainmaster.config.names import no_segment
 from trainmaster.master.db.model_registry import Model, ModelVersion
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, User, Workspace
 from trainmaster.master.services import bounds
@@ -340,8 +341,10 @@ def _home(session: Session, caller: Caller, workspace_id: int | None, name: str 
 
 def _free_name(session: Session, name: str, mine: int | None) -> str:
     name = name.strip()
-    if not name or "/" in name or name.isdecimal():
-        raise Invalid(f"{name!r} cannot be the name of a model: it must not be empty or a number, or hold a slash.")
+    if not name or no_segment(name) or name.isdecimal():
+        raise Invalid(
+            f"{name!r} cannot be the name of a model: it must not be empty, a number or dots, or have a slash."
+        )
     taken = session.scalar(select(Model.id).where(func.lower(Model.name) == name.lower()))
     if taken not in (None, mine):
         raise AlreadyExists(f"The model {name!r} already exists.")

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.messages import ConfigError
+from trainmaster.config.names import no_segment
 from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.config.shapes import Section
 from trainmaster.config.source import Document, check_size
@@ -164,8 +165,8 @@ def _add(session: Session, caller: Caller, name: str, config: Mapping[str, Any],
 
 def _named(name: str) -> str:
     name = name.strip()
-    if not name or "/" in name:
-        raise Invalid(f"{name!r} cannot be the name of a template: it must not be empty or hold a slash.")
+    if not name or no_segment(name):
+        raise Invalid(f"{name!r} cannot be the name of a template: it must not be empty or dots, or have a slash.")
     return name
 
 
