@@ -130,10 +130,20 @@ def test_by_what_the_best_trial_measured(user: Api, job: Job) -> None:
         ("hp.none", "=", 3, False),
     ):
         assert (found(user, 1, field(name, operator, value), field("id", "=", number)) == [number]) is hit, name
-    names = next(user.lines("/api/v1/experiments/metrics-stream/metric-names", ids=number, periodSeconds=1))
+    lines = user.lines("/api/v1/experiments/metrics-stream/metric-names", ids=number, periodSeconds=1)
+    empty = {"searcherMetrics": ["loss"], "trainingMetrics": [], "validationMetrics": [], "metricNames": []}
+    assert next(lines) == empty
+    names = next(lines)
     assert names["searcherMetrics"] == ["loss"]
     assert (names["trainingMetrics"], names["validationMetrics"]) == (["speed"], ["loss"])
     assert {"group": "training", "name": "speed"} in names["metricNames"]
+    job.send([job.validation(3, accuracy=0.25)])
+    assert next(lines) == {  # each name once
+        "searcherMetrics": ["loss"],
+        "trainingMetrics": [],
+        "validationMetrics": ["accuracy"],
+        "metricNames": [{"group": "validation", "name": "accuracy"}],
+    }
     history = user.get(f"/api/v1/experiments/{number}/validation-history").json["validationHistory"]
     assert [(one["trialId"], one["searcherMetric"]) for one in history] == [(job.trial_id, 0.25), (job.trial_id, 0.5)]
     assert user.get("/api/v1/experiments/metrics-stream/metric-names", ids=99999999).status == 404

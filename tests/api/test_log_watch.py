@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 
+from tests.api.conftest import log_in
 from tests.support.api.http import Api
-from tests.support.api.jobs import Job, config, jobs_of
+from tests.support.api.jobs import Job, config, create, jobs_of
 from tests.support.api.listener import listening
-from tests.support.master import MasterProcess, wait_for
+from tests.support.master import MasterProcess, serving, wait_for
+from trainmaster.master.db.embedded import EmbeddedServer
+from trainmaster.master.db.engine import make_engine
 
 NO_MORE = {"name": "hopeless", "pattern": "disk .* is full$", "action": "cancel_retries"}
 KEEP_AWAY = {"name": "broken GPU", "pattern": "ECC", "action": "exclude_node"}
@@ -79,8 +82,8 @@ def test_where_nothing_matches_it_is_tried_again(user: Api, watched: Callable[..
     wait_for(lambda: trial(user, job)["attempts"] == 2, "the next attempt")
 
 
-def test_further_attempts_keep_away_from_a_node(
-    master: MasterProcess, user: Api, watched: Callable[..., Job], engine: Engine
+def test_a_trial_without_a_node_that_it_may_use_ends_with_the_reason(
+    user: Api, watched: Callable[..., Job], engine: Engine
 ) -> None:
     job = watched(KEEP_AWAY)
     says(job, "GPU 3: uncorrectable ECC error", "ECC again")
@@ -89,13 +92,42 @@ def test_further_attempts_keep_away_from_a_node(
         assert connection.execute(text(query)).scalar_one() == ["node-a"]
     assert "therefore will not schedule on node-a" in said(user, job)
     job.leave(exit_code=1)
-    wait_for(lambda: "the pool default has no other node in service" in said(user, job), "a word about why it waits")
-    assert trial(user, job)["state"] in ("STATE_ACTIVE", "STATE_QUEUED")
+    wait_for(lambda: trial(user, job)["state"] == "STATE_ERROR", "the end of the trial")
+    ended = trial(user, job)
+    reason = (
+        f"Log policies keep trial {job.trial_id} away from node-a, and the pool default has no other node in service"
+    )
+    assert reason in ended["stateReason"]
+    assert (ended["attempts"], ended["restarts"]) == (2, 1)
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[MasterProcess]:
+    """A master whose jobs wait for nodes."""
+    with serving("launch_error: false\nresource_manager: {type: local, slots: 1, poll_interval: 0.2}\n") as process:
+        yield process
+
+
+def test_a_trial_waits_for_a_node_where_the_site_says_so(patient: MasterProcess) -> None:
+    waiter = Api(patient.url, log_in(patient, "determined"))
+    entrypoint = "echo ECC; sleep 0.5; exit 1"
+    number = create(waiter, config(entrypoint=entrypoint, log_policies=[KEEP_AWAY], max_restarts=3))
+    (one,) = waiter.get(f"/api/v1/experiments/{number}/trials").json["trials"]
+    logs = f"/api/v1/trials/{one['id']}/logs"
+    why = "no other node in service. Another pool may have one that works. The trial waits for more nodes"
+    wait_for(lambda: any(why in line["log"] for line in waiter.lines(logs)), "a word about why it waits")
+    assert waiter.get(f"/api/v1/trials/{one['id']}").json["trial"]["state"] in ("STATE_ACTIVE", "STATE_QUEUED")
+    engine = make_engine(EmbeddedServer(patient.data).url, pool_size=1)
     with engine.begin() as connection:  # as when a node comes into service: it goes on by itself
-        connection.execute(text(f"UPDATE trials SET blocked_nodes = '[]' WHERE id = {job.trial_id}"))
+        connection.execute(text(f"UPDATE trials SET blocked_nodes = '[]' WHERE id = {one['id']}"))
         query = "UPDATE allocations SET not_before = now() WHERE trial_id = {} AND submission = 'NEW'"
-        connection.execute(text(query.format(job.trial_id)))
-    wait_for(lambda: jobs_of(master, user, job.experiment_id, attempt=2), "the next attempt")
+        connection.execute(text(query.format(one["id"])))
+    engine.dispose()
+    wait_for(
+        lambda: sum("ECC" in line["log"] for line in waiter.lines(logs) if "log policy" not in line["log"]) >= 2,
+        "the next attempt",
+    )
+    waiter.post(f"/api/v1/experiments/{number}/kill")
 
 
 def test_a_webhook_hears_of_a_line_once_for_each_task(admin: Api, watched: Callable[..., Job]) -> None:

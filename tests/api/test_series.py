@@ -63,15 +63,22 @@ def test_streams_of_an_experiment(user: Api, measured: Job) -> None:
     address = f"/api/v1/experiments/{measured.experiment_id}/metrics-stream"
     query = {"metricName": "loss", "group": "validation", "periodSeconds": 1}
     batches = user.lines(f"{address}/batches", **query)
-    assert next(batches) == {"batches": [200, 400]}
-    sample = next(user.lines(f"{address}/trials-sample", **query))
-    assert sample["promotedTrials"] == [measured.trial_id]
+    assert (next(batches), next(batches)) == ({"batches": []}, {"batches": [200, 400]})
+    samples = user.lines(f"{address}/trials-sample", **query)
+    assert next(samples) == {"trials": [], "promotedTrials": [], "demotedTrials": []}
+    sample = next(samples)
+    assert (sample["promotedTrials"], sample["trials"][0]["hparams"]) == ([measured.trial_id], {})
     assert [point["batches"] for point in sample["trials"][0]["data"]] == [200, 400]
-    snapshot = next(user.lines(f"{address}/trials-snapshot", batchesProcessed=190, batchesMargin=10, **query))
+    snapshots = user.lines(f"{address}/trials-snapshot", batchesProcessed=190, batchesMargin=10, **query)
+    assert next(snapshots) == {"trials": []}
+    snapshot = next(snapshots)
     assert snapshot["trials"] == [{"trialId": measured.trial_id, "hparams": {}, "metric": 0.5, "batchesProcessed": 200}]
     measured.send([measured.validation(500, loss=0.1)])
     assert next(batches) == {"batches": [500]}
-    old = next(user.lines(f"{address}/batches", metricName="loss", metricType="METRIC_TYPE_VALIDATION"))
+    (more,) = next(samples)["trials"]  # what is new, and no hyperparameters again
+    assert (more["hparams"], [point["batches"] for point in more["data"]]) == (None, [500])
+    lines = user.lines(f"{address}/batches", metricName="loss", metricType="METRIC_TYPE_VALIDATION")
+    _, old = next(lines), next(lines)
     assert old == {"batches": [200, 400, 500]}
     assert user.get(f"{address}/batches", metricName="loss").status == 400
     assert user.get(f"{address}/batches", group="validation").status == 400

@@ -94,7 +94,7 @@ def test_killing_a_command_ends_it(user: Api, admin: Api) -> None:
     ended(user, task_id)
     assert user.post(f"/api/v1/commands/{task_id}/kill").status == 200  # again: nothing happens
     assert user.get(f"/api/v1/commands/{task_id}").json["command"]["state"] == "STATE_TERMINATED"
-    assert user.post(f"/api/v1/commands/{task_id}/set_priority", {"priority": 3}).status == 404
+    assert user.post(f"/api/v1/commands/{task_id}/set_priority", {"priority": 3}).status == 200
     assert user.post(f"/api/v1/notebooks/{task_id}/kill").status == 404
 
 
@@ -127,12 +127,13 @@ def test_what_cannot_be_started(user: Api, body: Json, said: str) -> None:
 
 
 def test_templates_and_policies_count_for_tasks(user: Api, admin: Api) -> None:
-    template = {"config": {"environment": {"environment_variables": ["FROM=template"]}, "resources": {"slots": 0}}}
+    template = {"config": {"environment": {"environment_variables": ["FROM=template"]}, "resources": {"slots": 99}}}
     assert admin.post("/api/v1/templates/for-commands", template).status == 200
     policy = {"configPolicies": "{invariant_config: {work_dir: /var}, constraints: {resources: {max_slots: 2}}}"}
     assert admin.call("PUT", "/api/v1/config-policies/workspaces/1/TASKS", policy).status == 200
     try:
-        order = {"config": {"entrypoint": "echo $FROM; pwd", "work_dir": "/"}, "templateName": "for-commands"}
+        asked = {"entrypoint": "echo $FROM; pwd", "work_dir": "/", "resources": {"slots": 0}}
+        order = {"config": asked, "templateName": "for-commands"}
         made = user.post("/api/v1/commands", order).json
         assert (made["config"]["resources"]["slots"], made["config"]["work_dir"]) == (0, "/var")
         many = user.post("/api/v1/commands", {"config": {"entrypoint": "x", "resources": {"slots": 3}}})

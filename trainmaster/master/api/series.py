@@ -101,7 +101,7 @@ async def batches(
         seen.update(fresh)
         return ({"batches": fresh} if fresh else None), live
 
-    return await _looking(services, look, period)
+    return _preceded_by({"batches": []}, await _looking(services, look, period))
 
 
 @router.get("/experiments/{experiment_id}/metrics-stream/trials-sample")
@@ -114,29 +114,29 @@ async def trials_sample(
     most: Annotated[int, Query(alias="maxTrials", ge=0, le=series.MOST_TRIALS)] = 0,
     period: Period = 0.0,
 ) -> StreamingResponse:
-    """Streams the best trials with their series, again on each change, until the experiment has ended."""
-    shown: set[int] = set()
-    before: list[Any] = []
+    """Streams the best trials until the experiment has ended: hyperparameters and the series of a trial that became
+    one of them, later only its new points, as in Determined."""
+    shown: dict[int, int] = {}  # trial -> the last step that was sent
 
     def look() -> tuple[Json | None, bool]:
         found, live = series.sample(services.store, experiment_id, metric, stretch, most)
+        trials = []
+        for one in found:
+            known = shown.get(one.trial.id)
+            points = [point for point in one.points if known is None or point.steps > known]
+            if known is None or points:
+                hparams = one.trial.hparams if known is None else None
+                trials.append({"trialId": one.trial.id, "hparams": hparams, "data": _data({metric.name: points})})
         ids = {one.trial.id for one in found}
-        message = {
-            "trials": [
-                {"trialId": one.trial.id, "hparams": one.trial.hparams, "data": _data({metric.name: one.points})}
-                for one in found
-            ],
-            "promotedTrials": sorted(ids - shown),
-            "demotedTrials": sorted(shown - ids),
-        }
+        promoted, demoted = sorted(ids - shown.keys()), sorted(shown.keys() - ids)
+        last = {one.trial.id: max((point.steps for point in one.points), default=-1) for one in found}
         shown.clear()
-        shown.update(ids)
-        if before == [message["trials"]]:
-            return None, live
-        before[:] = [message["trials"]]
-        return message, live
+        shown.update(last)
+        message = {"trials": trials, "promotedTrials": promoted, "demotedTrials": demoted}
+        return (message if trials or demoted else None), live
 
-    return await _looking(services, look, period)
+    empty: Json = {"trials": [], "promotedTrials": [], "demotedTrials": []}
+    return _preceded_by(empty, await _looking(services, look, period))
 
 
 @router.get("/experiments/{experiment_id}/metrics-stream/trials-snapshot")
@@ -162,9 +162,9 @@ async def trials_snapshot(
         if before == [message]:
             return None, live
         before[:] = [message]
-        return message, live
+        return (message if trials else None), live
 
-    return await _looking(services, look, period)
+    return _preceded_by({"trials": []}, await _looking(services, look, period))
 
 
 @router.get("/trials/time-series", response_class=JSONResponse)
@@ -223,6 +223,18 @@ def _data(measured: Mapping[str, Sequence[Point]]) -> list[Json]:
             )
             entry["values"][name] = point.value
     return [found[steps] for steps in sorted(found)]
+
+
+def _preceded_by(message: Json, stream: StreamingResponse) -> StreamingResponse:
+    """Begins a stream with an empty message, as Determined does: clients learn from it that the stream is open."""
+    rest = stream.body_iterator
+
+    async def body() -> AsyncIterator[Any]:
+        yield line_of(message)
+        async for line in rest:
+            yield line
+
+    return StreamingResponse(body(), media_type=stream.media_type)
 
 
 async def _looking(

@@ -250,14 +250,16 @@ def workspaces_of(
 
 @router.post("/resource-pools/{pool_name}/workspace-bindings")
 def bind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
-    pool_bindings.bind(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
+    names, ids = body.workspace_names, body.workspace_ids
+    pool_bindings.bind(services.store, services.clusters, caller, pool_name, ids, names)
     return {}
 
 
 @router.put("/resource-pools/{pool_name}/workspace-bindings")
 def rebind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
     """Replaces the pools that are bound to the workspace."""
-    pool_bindings.replace(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
+    names, ids = body.workspace_names, body.workspace_ids
+    pool_bindings.replace(services.store, services.clusters, caller, pool_name, ids, names)
     return {}
 
 

@@ -143,6 +143,12 @@ class Submits:
             if avoid and ticket.first and not self._clusters.capabilities(self._cluster).avoids_nodes:
                 submission.cannot_avoid(self._store, ticket.allocation, avoid, self._cluster.kind)
             ref = self._dispatcher.submit(replace(spec, exclude_nodes=avoid) if avoid else spec)
+        except pool_health.NoNodeLeft as error:
+            if self._settings.launch_error:
+                endings.rejected(self._store, self._settings, allocation_id, error.message)
+            else:
+                waits = f"{error.message} The trial waits for more nodes: move its experiment, or kill it."
+                submission.not_submitted(self._store, allocation_id, NO_NODE_DELAY, waits)
         except Unavailable as error:
             submission.not_submitted(self._store, allocation_id, NO_NODE_DELAY, error.message)
         except Rejected as error:

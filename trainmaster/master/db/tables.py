@@ -334,6 +334,8 @@ class Allocation(Base):
     proxy: Mapped[Json | None]  # where that service listens: {"address", "port", "user"}
     created_at: Mapped[Time] = _now()
     ended_at: Mapped[Time | None]
+    workspace_id: Mapped[int | None]  # in which it ran, where its experiment has been moved to another one since
+    workspace_name: Mapped[str | None]
 
     __table_args__ = (
         Index("ix_allocations_live", "dispatcher", "id", postgresql_where=text("ended_at IS NULL")),

@@ -84,8 +84,8 @@ def list_all(store: Store, caller: Caller) -> list[WebhookView]:
     """Webhooks for all workspaces, and those of the caller's: with roles where these permit viewing webhooks, without
     roles where the workspace is the caller's own. Administrators see all."""
     query = select(Webhook).order_by(Webhook.id)
-    if caller.workspaces is not None:
-        query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(caller.workspaces)))
+    if (where := caller.where(Permission.VIEW_WEBHOOKS)) is not None:
+        query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(where)))
     elif caller.grants is None and not caller.admin:
         mine = select(Workspace.id).where(Workspace.user_id == caller.user_id)
         query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(mine)))

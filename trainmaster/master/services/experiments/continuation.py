@@ -27,7 +27,7 @@ from trainmaster.master.services.store import Settings, Store
 
 SOURCE = "overrideConfig"
 CONTINUED = ("single", "random", "grid")
-_FIXED = ("name", "project", "workspace")  # PATCH and move change these
+_FIXED = ("project", "workspace")  # moving the experiment changes these
 
 
 def go_on(
@@ -55,7 +55,7 @@ def go_on(
         site_policies.refuse(orchestrator.session, workspace_id, config)
         served = clusters.resolve(config["resources"]["resource_pool"] or "", config["resources"]["slots_per_trial"])
         config["resources"]["resource_pool"] = row.resource_pool = served.pool.name
-        row.config = config
+        row.config, row.name = config, config["name"]
         row.searcher_metric = config["searcher"]["metric"]
         row.smaller_is_better = bool(config["searcher"].get("smaller_is_better", True))
         _reopen(orchestrator)

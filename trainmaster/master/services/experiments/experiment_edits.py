@@ -13,13 +13,14 @@ from trainmaster.config.names import only_dots
 from trainmaster.dispatchers.base import DispatcherError
 from trainmaster.dispatchers.hub import AgentHub
 from trainmaster.dispatchers.jobfolder import trees
-from trainmaster.master.db.tables import Experiment, Project
+from trainmaster.master.db.tables import Experiment, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
 from trainmaster.master.services.files import user_files
 from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, UserFiles
+from trainmaster.master.services.orchestration.attempts import keep_workspace
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator, locked_experiment
 from trainmaster.master.services.organisation import site_policies
 from trainmaster.master.services.organisation.projects import open_for
@@ -115,6 +116,10 @@ def move(store: Store, settings: Settings, caller: Caller, experiment_id: int, p
         project = _target(orchestrator.session, caller, project_id)
         if row.archived:
             raise Conflict(f"Experiment {row.id} is archived; unarchive it before moving it.")
+        session = orchestrator.session
+        before = session.get_one(Project, row.project_id)
+        if before.workspace_id != project.workspace_id:
+            keep_workspace(session, Experiment.id == row.id, session.get_one(Workspace, before.workspace_id))
         row.project_id = project.id
 
 

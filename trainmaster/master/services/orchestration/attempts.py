@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 
+from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobState
-from trainmaster.master.db.tables import Allocation
+from trainmaster.master.db.tables import Allocation, Experiment, Trial, Workspace
 from trainmaster.master.lifecycle.allocation import last_line
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, SubmissionState
 from trainmaster.master.services.clock import now
@@ -53,6 +54,17 @@ def ask_for(
     session.add(allocation)
     wake(session, "controller")
     return allocation
+
+
+def keep_workspace(session: Session, experiments: ColumnElement[bool], workspace: Workspace) -> None:
+    """Stores the workspace in the attempts of experiments that are about to be moved out of it: reports of usage name
+    the one in which a job ran. `experiments`: a condition on Experiment."""
+    trials = select(Trial.id).join(Experiment, Experiment.id == Trial.experiment_id).where(experiments)
+    session.execute(
+        update(Allocation)
+        .where(Allocation.trial_id.in_(trials), Allocation.workspace_id.is_(None))
+        .values(workspace_id=workspace.id, workspace_name=workspace.name)
+    )
 
 
 def ask_to_leave(session: Session, allocation: Allocation, reason: str, timeout: float) -> bool:

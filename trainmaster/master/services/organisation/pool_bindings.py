@@ -9,6 +9,8 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.organisation import PoolBinding
 from trainmaster.master.db.tables import Workspace
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.organisation import workspaces
@@ -43,9 +45,10 @@ def bound(store: Store) -> frozenset[str]:
         return frozenset(session.scalars(select(PoolBinding.pool)))
 
 
-def bind(store: Store, clusters: Clusters, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
-    """Binds a pool to workspaces. Raises Conflict for a workspace that is bound already."""
-    _bindable(clusters, pool)
+def bind(store: Store, clusters: Clusters, caller: Caller, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
+    """Binds a pool to workspaces. Raises NotFound, Invalid for a default pool, Forbidden, and Conflict for a workspace
+    that is bound already."""
+    _bindable(clusters, caller, pool)
     with store.transaction() as session:
         for workspace in _workspaces(session, ids, names):
             if session.get(PoolBinding, (pool, workspace.id)) is not None:
@@ -63,8 +66,10 @@ def unbind(store: Store, clusters: Clusters, pool: str, ids: Sequence[int], name
             session.delete(binding)
 
 
-def replace(store: Store, clusters: Clusters, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
-    _bindable(clusters, pool)
+def replace(
+    store: Store, clusters: Clusters, caller: Caller, pool: str, ids: Sequence[int], names: Sequence[str]
+) -> None:
+    _bindable(clusters, caller, pool)
     with store.transaction() as session:
         wanted = _workspaces(session, ids, names)
         session.execute(delete(PoolBinding).where(PoolBinding.pool == pool))
@@ -87,10 +92,11 @@ def _known(clusters: Clusters, pool: str) -> None:
         raise NotFound(f"There is no resource pool {pool!r}.")
 
 
-def _bindable(clusters: Clusters, pool: str) -> None:
+def _bindable(clusters: Clusters, caller: Caller, pool: str) -> None:
     _known(clusters, pool)
     if pool in {clusters.resolve("", slots).pool.name for slots in (0, 1)}:
         raise Invalid(f"default resource pool {pool} cannot be bound to any workspace: it serves everybody.")
+    caller.require(Permission.MODIFY_RP_WORKSPACE_BINDINGS)
 
 
 def _workspaces(session: Session, ids: Sequence[int], names: Sequence[str]) -> list[Workspace]:

@@ -16,6 +16,7 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.orchestration.attempts import keep_workspace
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Store
@@ -155,7 +156,7 @@ def patch(
 def set_archived(store: Store, caller: Caller, project_id: int, archived: bool) -> None:
     with store.transaction() as session:
         row = changeable(session, caller, project_id)
-        if not archived and session.get_one(Workspace, row.workspace_id).archived:
+        if session.get_one(Workspace, row.workspace_id).archived:
             raise Invalid(f"The workspace of project {row.name!r} is archived; unarchive that first.")
         row.archived = archived
 
@@ -179,6 +180,7 @@ def move(store: Store, caller: Caller, project_id: int, workspace_id: int) -> No
         caller.require(Permission.CREATE_PROJECT, workspace_id)
         _check_takes_projects(target)
         _free_name(session, workspace_id, row.name, row.id)
+        keep_workspace(session, Experiment.project_id == row.id, session.get_one(Workspace, row.workspace_id))
         row.workspace_id = workspace_id
 
 

@@ -32,6 +32,7 @@ from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Store
 
+_OF_THE_REQUEST = frozenset({"slots", "slots_per_trial", "resource_pool"})
 UNCATEGORIZED = 1  # the workspace of templates that name none
 
 
@@ -122,11 +123,12 @@ def for_experiments(row: Template) -> dict[str, Any]:
 
 
 def for_tasks(row: Template) -> dict[str, Any]:
-    """A template as a part of a task's configuration. Raises Invalid."""
+    """A template as a part of a task's configuration. Slots and pool come from the request alone, as in Determined.
+    Raises Invalid."""
     config = dict(row.config)
     resources = config.get("resources")
     if isinstance(resources, Mapping):
-        config["resources"] = {key: value for key, value in resources.items() if key != "slots_per_trial"}
+        config["resources"] = {key: value for key, value in resources.items() if key not in _OF_THE_REQUEST}
     return _fitting(row, config, TaskConfig, ExperimentConfig)
 
 

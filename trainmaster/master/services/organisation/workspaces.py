@@ -30,7 +30,7 @@ from trainmaster.master.services.orchestration import workspace_tasks
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Settings, Store, wake
 
-UNDELETABLE = [state.value for state in State if not (state.terminal or state.value.startswith("DELET"))]
+LIVE = (State.ACTIVE, State.PAUSED)  # states of experiments that must be ended before they are deleted
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def set_pinned(store: Store, caller: Caller, workspace_id: int, pinned: bool) ->
 
 def remove(store: Store, caller: Caller, workspace_id: int) -> bool:
     """Deletes a workspace with its contents; its tasks are killed first. True when that is done; False while the
-    controller is still removing it. Raises Conflict while an experiment has not ended."""
+    controller is still removing it. Raises Conflict while an experiment is active or paused."""
     with store.transaction() as session:
         row = _changeable(session, caller, workspace_id)
         projects = list(session.scalars(select(Project.id).where(Project.workspace_id == workspace_id)))
@@ -187,22 +187,29 @@ def remove(store: Store, caller: Caller, workspace_id: int) -> bool:
 
 def begin_removal(session: Session, projects: Sequence[int]) -> bool:
     """Marks the projects and their experiments for deletion. False when there is no experiment: nothing was marked.
+    Those that are ending, as killed ones whose jobs still run, are marked by `mark_ended` once they have ended.
 
-    Raises Conflict while an experiment has not ended.
+    Raises Conflict while an experiment is active or paused.
     """
     experiments = list(session.scalars(select(Experiment).where(Experiment.project_id.in_(projects)).with_for_update()))
-    live = sorted(row.id for row in experiments if row.state in UNDELETABLE)
+    live = sorted(row.id for row in experiments if row.state in LIVE)
     if live:
         shown = ", ".join(map(str, live[:5])) + (" ..." if len(live) > 5 else "")
         raise Conflict(f"Experiments that have not ended stand in it ({shown}): kill them first.")
     refuse_registered(session, [row.id for row in experiments])
-    for row in experiments:
-        row.state, row.reason = State.DELETING.value, ""
+    mark_ended(experiments)
     if experiments:
         for project in session.scalars(select(Project).where(Project.id.in_(projects))):
             project.state, project.error = "DELETING", ""
         wake(session, "janitor")
     return bool(experiments)
+
+
+def mark_ended(experiments: Sequence[Experiment]) -> None:
+    """Marks those of the experiments for deletion that have ended, or whose deletion failed before."""
+    for row in experiments:
+        if not State(row.state).stopping:
+            row.state, row.reason = State.DELETING.value, ""
 
 
 def refuse_registered(session: Session, experiments: Sequence[int]) -> None:
@@ -225,6 +232,14 @@ def locked(session: Session, workspace_id: int) -> Workspace:
     if row is None:
         raise NotFound(f"There is no workspace {workspace_id}.")
     return row
+
+
+def check_listable(session: Session, caller: Caller, workspace_id: int) -> None:
+    """Raises NotFound, with the same sentence, for a workspace that is not there, is being deleted, or that the caller
+    may not see."""
+    row = session.get(Workspace, workspace_id)
+    if row is None or row.state == "DELETING" or not caller.sees(workspace_id):
+        raise NotFound(f"There is no workspace {workspace_id}: it is not found.")
 
 
 def by_name(session: Session, name: str) -> Workspace:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import Checkpoint, Experiment
+from trainmaster.master.db.tables import Checkpoint, Experiment, Project
+from trainmaster.master.db.upkeep import CheckpointRemoval
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.files.declared_storage import believed, root_of
@@ -33,6 +35,40 @@ class KeepPolicy:
     @classmethod
     def of(cls, storage: dict[str, Any]) -> KeepPolicy:
         return cls(storage["save_experiment_best"], storage["save_trial_best"], storage["save_trial_latest"])
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Checkpoints of an experiment that are being removed. `since`: the first request, or now where it is about to
+    begin."""
+
+    experiment_id: int
+    since: dt.datetime
+
+    @property
+    def id(self) -> str:
+        """Names it among tasks."""
+        return f"{self.experiment_id}.checkpoint-gc"
+
+
+def running(store: Store, workspaces: frozenset[int] | None) -> list[Collection]:
+    """The removals of checkpoints that are due or under way; in these workspaces, or in all."""
+    requested = (
+        select(Checkpoint.experiment_id, func.min(CheckpointRemoval.asked_at).label("since"))
+        .join(CheckpointRemoval, CheckpointRemoval.checkpoint == Checkpoint.uuid)
+        .group_by(Checkpoint.experiment_id)
+        .subquery()
+    )
+    query = (
+        select(Experiment.id, func.coalesce(requested.c.since, func.now()))
+        .outerjoin(requested, requested.c.experiment_id == Experiment.id)
+        .where(or_(Experiment.gc_due, requested.c.since.is_not(None)))
+        .order_by(Experiment.id)
+    )
+    if workspaces is not None:
+        query = query.join(Project, Project.id == Experiment.project_id).where(Project.workspace_id.in_(workspaces))
+    with store.autocommit() as session:
+        return [Collection(*row) for row in session.execute(query)]
 
 
 def superfluous(checkpoints: Iterable[Checkpoint], policy: KeepPolicy, smaller_is_better: bool) -> list[Checkpoint]:

@@ -28,6 +28,7 @@ from trainmaster.master.services.logs import log_blocks
 from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.orchestration.workspace_tasks import forget as forget_tasks
 from trainmaster.master.services.orchestration.workspace_tasks import live_in
+from trainmaster.master.services.organisation.workspaces import mark_ended
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Settings, Store, wake
 from trainmaster.master.services.tasks import standalone
@@ -100,8 +101,13 @@ def end_tasks(store: Store, settings: Settings, retries: Retries) -> None:
 
 def remove_deleted_projects(store: Store) -> None:
     """Removes projects and workspaces whose experiments and tasks are gone; one with an experiment that could not be
-    deleted is marked so."""
+    deleted is marked so. Experiments that have ended since their project was deleted are deleted now."""
     with store.transaction() as session:
+        ended = (Project.state == "DELETING", Experiment.state.in_([state.value for state in State if state.terminal]))
+        late = select(Experiment).join(Project, Project.id == Experiment.project_id).where(*ended)
+        if experiments := list(session.scalars(late.with_for_update(of=Experiment))):
+            mark_ended(experiments)
+            wake(session, "janitor")
         for project in session.scalars(select(Project).where(Project.state == "DELETING").with_for_update()):
             left = session.execute(
                 select(Experiment.state, Experiment.reason).where(Experiment.project_id == project.id)

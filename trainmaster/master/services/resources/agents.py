@@ -181,6 +181,20 @@ def show(store: Store, clusters: Clusters) -> list[AgentShown]:
     ]
 
 
+def containers(clusters: Clusters) -> dict[str, dict[str, str]]:
+    """The containers of jobs on agents: by the job's token, the id of its container on each agent, as `SlotView` and
+    lists of slots name it. A container that does not run yet goes by the job's id."""
+    found: dict[str, dict[str, str]] = {}
+    for agent_cluster in agent_clusters(clusters):
+        for view in agent_cluster.hub.agents():
+            for slot in view.slots:
+                if slot.token:
+                    found.setdefault(slot.token, {})[view.id] = slot.job_id
+            for one in view.containers:
+                found.setdefault(one.token, {})[view.id] = one.container_id or one.job_id
+    return found
+
+
 def show_one(store: Store, clusters: Clusters, agent_id: str) -> AgentShown | NodeShown:
     """An agent, or a node of a scheduler. Raises NotFound."""
     for shown in show(store, clusters):

@@ -57,8 +57,8 @@ def between(store: Store, after: dt.datetime, before: dt.datetime) -> Iterator[U
             func.coalesce(Standalone.kind, "TRIAL"),
             Experiment.id,
             Experiment.labels,
-            Workspace.id,
-            Workspace.name,
+            func.coalesce(a.workspace_id, Workspace.id),
+            func.coalesce(a.workspace_name, Workspace.name),
             User.id,
             User.username,
         )

@@ -123,13 +123,17 @@ def _explain_pause(notes: log_store.Notes, waiting: Iterable[Allocation], one: P
         explain(notes, allocation, text, level="WARNING")
 
 
+class NoNodeLeft(Unavailable):
+    """Log policies leave a trial too few nodes of its pool."""
+
+
 def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation_id: str) -> list[str]:
     """Nodes that this attempt is kept away from. First those that a log policy forbids its trial; then those that lost
     an earlier attempt of the same trial in the last hour, or had not the GPUs that it was given, and those that lost
     jobs of two trials, the worst first, not more than MOST_AVOIDED or a quarter of the pool, and never so many that it
     has too few left for the job's `slots`.
 
-    Raises Unavailable, with a message for the trial's owner, when the policies leave too few nodes of the pool.
+    Raises NoNodeLeft, with a message for the trial's owner, when the policies leave too few nodes of the pool.
     """
     since = now() - dt.timedelta(seconds=AVOID_FOR)
     blamed: dict[str, set[int]] = defaultdict(set)
@@ -174,9 +178,9 @@ def _refuse_if_too_few_are_left(
     left = max(pool.nodes, 1) - len(here)
     if left < needed:
         others = "no other node" if left <= 0 else f"only {left} of the {needed} others that it needs"
-        raise Unavailable(
+        raise NoNodeLeft(
             f"Log policies keep trial {trial_id} away from {', '.join(here)}, and the pool {pool.name} has {others} "
-            "in service: it waits for more. Move the experiment to another pool, or kill it."
+            "in service. Another pool may have one that works."
         )
 
 

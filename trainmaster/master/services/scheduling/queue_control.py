@@ -16,6 +16,7 @@ from trainmaster.dispatchers.base import Rejected
 from trainmaster.dispatchers.hub import AgentHub, NotLeading
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Task, Trial
+from trainmaster.master.lifecycle.standalone import TaskState
 from trainmaster.master.lifecycle.states import SubmissionState
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
@@ -76,6 +77,20 @@ def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller,
         _apply(store, settings, one, plan)
 
 
+def prioritise_task(
+    store: Store, settings: Settings, clusters: Clusters, caller: Caller, row: Standalone, job_id: str, priority: int
+) -> None:
+    """Sets the priority of a standalone task. One that has ended or is being ended accepts it without effect, as in
+    Determined: its owner may have killed it a moment ago. Raises Invalid, NotFound, Forbidden, Unavailable."""
+    wanted = QueueChange(job_id=job_id, priority=priority)
+    state = TaskState(row.state)
+    if not state.terminal and state is not TaskState.STOPPING_CANCELED:
+        change(store, settings, clusters, caller, [wanted])
+        return
+    _refuse_others(settings, caller, _entry_of(row))
+    _check(wanted)
+
+
 @dataclass(frozen=True)
 class _Plan:
     """A change that may be made. `hub` is set where a scheduler of ours is involved."""
@@ -88,14 +103,7 @@ class _Plan:
 
 def _planned(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: QueueChange) -> _Plan:
     entry = _find(store, wanted.job_id)
-    if entry.experiment_id is None and settings.roles:
-        caller.require(Permission.UPDATE_NSC, entry.workspace_id)
-    else:
-        caller.check(entry.workspace_id)
-    if not caller.may_change(entry.owner_id):
-        raise Forbidden(f"{entry.name} belongs to somebody else; only its owner or an administrator may.")
-    if settings.roles and settings.strict_queue:
-        caller.require(Permission.CONTROL_STRICT_JOB_QUEUE)
+    _refuse_others(settings, caller, entry)
     _check(wanted)
     anchor_id = wanted.ahead_of or wanted.behind_of
     anchor = _find(store, anchor_id) if anchor_id else None
@@ -108,6 +116,18 @@ def _planned(store: Store, settings: Settings, clusters: Clusters, caller: Calle
     if wanted.priority is None and wanted.weight is None and anchor is None:
         return _Plan(entry, target, None, None)
     return _Plan(entry, target, anchor, _hub_of(target or clusters.resolve(entry.pool, entry.slots)))
+
+
+def _refuse_others(settings: Settings, caller: Caller, entry: _Entry) -> None:
+    """Raises Forbidden for a caller who may not change the entry."""
+    if entry.experiment_id is None and settings.roles:
+        caller.require(Permission.UPDATE_NSC, entry.workspace_id)
+    else:
+        caller.check(entry.workspace_id)
+    if not caller.may_change(entry.owner_id):
+        raise Forbidden(f"{entry.name} belongs to somebody else; only its owner or an administrator may.")
+    if settings.roles and settings.strict_queue:
+        caller.require(Permission.CONTROL_STRICT_JOB_QUEUE)
 
 
 def _apply(store: Store, settings: Settings, wanted: QueueChange, plan: _Plan) -> None:
@@ -140,9 +160,13 @@ def _find(store: Store, job_id: str) -> _Entry:
         slots = int(row.config["resources"]["slots_per_trial"])
         return _Entry(str(row.id), row.id, row.owner_id, workspace_id, row.resource_pool, slots, row.config)
     if task is not None:
-        slots = int(task.config["resources"]["slots"])
-        return _Entry(task.task_id, None, task.owner_id, task.workspace_id, task.pool, slots, task.config)
+        return _entry_of(task)
     raise NotFound(f"There is no job {job_id} that has not ended; `det job list` shows those there are.")
+
+
+def _entry_of(task: Standalone) -> _Entry:
+    slots = int(task.config["resources"]["slots"])
+    return _Entry(task.task_id, None, task.owner_id, task.workspace_id, task.pool, slots, task.config)
 
 
 def _check(wanted: QueueChange) -> None:

@@ -17,6 +17,7 @@ from trainmaster.master.lifecycle import standalone as machine
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC, KINDS, locked_task
+from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Settings, Store
 
@@ -68,7 +69,8 @@ def _view(row: Any) -> TaskView:
 
 
 def list_page(store: Store, caller: Caller, query: TaskQuery, offset: int, limit: int) -> Page[TaskView]:
-    conditions = [Standalone.kind == query.kind]
+    going = select(Workspace.id).where(Workspace.state == "DELETING")
+    conditions = [Standalone.kind == query.kind, Standalone.workspace_id.not_in(going)]
     if caller.workspaces is not None:
         conditions.append(Standalone.workspace_id.in_(caller.workspaces))
     if query.workspace_id:
@@ -81,8 +83,8 @@ def list_page(store: Store, caller: Caller, query: TaskQuery, offset: int, limit
     column = SORTS[query.sort_by]
     order = (column.desc(), _t.task_id.desc()) if query.descending else (column, _t.task_id)
     with store.transaction() as session:
-        if query.workspace_id and session.get(Workspace, query.workspace_id) is None:
-            raise NotFound(f"There is no workspace {query.workspace_id}: it is not found.")
+        if query.workspace_id:
+            workspaces.check_listable(session, caller, query.workspace_id)
         total = session.scalar(select(func.count()).select_from(Standalone).where(*conditions)) or 0
         window = cut(offset, limit, total)
         found = session.execute(_views().where(*conditions).order_by(*order).offset(window.start).limit(window.size))
