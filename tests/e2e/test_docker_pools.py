@@ -111,6 +111,10 @@ def test_a_shell_of_root_lets_its_owner_in(hosts: Hosts) -> None:
     master.tasks.wait_ready(shell, 60)
     said = hosts.master.det("shell", "open", shell, "--", "id", "-u")
     assert said.stdout.strip() == "0"
+    # With a terminal, for as long as somebody types; the published client keeps such a connection too.
+    said = hosts.master.det("shell", "open", shell, "--", "-tt", "tty; sleep 2; id -u; echo at the end")
+    *_, terminal, account, last = said.stdout.splitlines()
+    assert (terminal.startswith("/dev/pts/"), account, last) == (True, "0", "at the end"), said
     master.tasks.kill("shell", shell)
     wait_over(master, shell)
     assert facts(master, "of-root")["uid"] == 0

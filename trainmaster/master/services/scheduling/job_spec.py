@@ -35,8 +35,8 @@ SHARED_FS = "/determined_shared_fs"
 HOST_KEY = "host_key"  # among a shell's secrets
 WORK_DIR = "/run/determined/workdir"  # in a container: the folder of the user's files, and of relative mounts
 # sshd as root drops root's rights in part: it changes to another account and into an empty root (sshd(8)), and gives
-# the terminal away.
-SSHD = ("SETUID", "SETGID", "SYS_CHROOT", "CHOWN")
+# the terminal away. It ends a session with a terminal that it may not record in the audit log of the kernel.
+SSHD = ("AUDIT_WRITE", "SETUID", "SETGID", "SYS_CHROOT", "CHOWN")
 _TRIAL_CLASS = re.compile(r"[a-zA-Z0-9_.]+:[a-zA-Z0-9_]+")
 
 
