@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
 from trainmaster.containers import container_runtime, resolve_image
+from trainmaster.containers.cache import ImageCache, ImageError
 
 
 def test_a_path_that_is_no_image_is_answered_the_same_whatever_is_there(tmp_path: Path) -> None:
@@ -30,3 +32,37 @@ def test_a_name_that_leaves_the_folder_of_images_is_not_looked_for(tmp_path: Pat
     (root / "org").mkdir(parents=True)
     (tmp_path / "secret").write_text("secret")
     assert resolve_image(name, str(root)) == f"docker://{name}"
+
+
+def squashfs(folder: Path) -> Path:
+    """The beginning of a file in squashfs format, which is all that its kind is known by."""
+    file = folder / "given.sqsh"
+    file.write_bytes(b"hsqs" + bytes(92) + b"content")
+    return file
+
+
+def test_a_link_in_the_place_of_a_draft_is_not_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, precious = tmp_path / "images", tmp_path / "precious"
+    root.mkdir()
+    precious.write_text("of the account that makes images")
+    monkeypatch.setattr(os, "getpid", lambda: 4711)  # as another account foresees it
+    (root / ".name.draft-4711").symlink_to(precious)
+    (root / ".name.draft-4711.sha256").symlink_to(precious)
+    assert ImageCache(root).add("name", squashfs(tmp_path))
+    assert precious.read_text() == "of the account that makes images"
+    assert sorted(path.name for path in root.iterdir()) == [".locks", "name", "name.sha256"]
+
+
+@pytest.mark.parametrize("what", ["lock", "folder"])
+def test_a_link_in_the_place_of_a_lock_is_not_opened(tmp_path: Path, what: str) -> None:
+    root, elsewhere = tmp_path / "images", tmp_path / "elsewhere"
+    (root / ".locks").mkdir(parents=True)
+    elsewhere.mkdir()
+    if what == "lock":
+        (root / ".locks" / hashlib.sha256(b"name").hexdigest()[:32]).symlink_to(elsewhere / "made")
+    else:
+        (root / ".locks").rmdir()
+        (root / ".locks").symlink_to(elsewhere)
+    with pytest.raises(ImageError, match="could not be put into"):
+        ImageCache(root).add("name", squashfs(tmp_path))
+    assert list(elsewhere.iterdir()) == []

@@ -136,7 +136,8 @@ class ImageCache:
             words = ["build", *given, "--tag", tag, "--file", str(recipe), str(recipe.parent)]
             self._run(self._tools.docker, *words)
             try:
-                with tempfile.TemporaryDirectory(dir=draft.parent, prefix=".archive-") as folder:
+                # Not beside the draft: a colon in the path would end it.
+                with tempfile.TemporaryDirectory(dir=draft.parent.parent, prefix=".archive-") as folder:
                     self._run(self._tools.docker, "save", "--output", f"{folder}/image.tar", tag)
                     self._apptainer("build", "--force", str(draft), f"docker-archive:{folder}/image.tar")
             finally:
@@ -169,13 +170,12 @@ class ImageCache:
                     return False
                 path.parent.mkdir(parents=True, exist_ok=True)
                 for leftover in path.parent.glob(f".{path.name}.draft-*"):  # of a build that was killed
-                    leftover.unlink()
-                draft = path.with_name(f".{path.name}.draft-{os.getpid()}")
-                try:
+                    _remove(leftover)
+                # A folder of this account alone: others who may write beside it cannot put links in it.
+                with tempfile.TemporaryDirectory(prefix=f".{path.name}.draft-", dir=path.parent) as private:
+                    draft = Path(private) / "image"
                     fill(draft)
                     self._place(draft, path)
-                finally:
-                    draft.unlink(missing_ok=True)
         except OSError as error:
             raise ImageError(f"{name} could not be put into {self._root}: {_why(error)}.") from None
         return True
@@ -200,9 +200,7 @@ class ImageCache:
     @contextlib.contextmanager
     def _alone(self, name: str, *, wait: bool = True) -> Iterator[None]:
         """Hold the lock of this image, against processes on all machines. Raises OSError."""
-        folder = self._root / LOCKS
-        folder.mkdir(exist_ok=True)
-        with (folder / hashlib.sha256(name.encode()).hexdigest()[:32]).open("a") as lock:
+        with self._lock_file(name) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -211,6 +209,22 @@ class ImageCache:
                 self._say(f"{name} is being made by another process; waiting for it to finish.")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+    @contextlib.contextmanager
+    def _lock_file(self, name: str) -> Iterator[int]:
+        """Open an image's lock file through no link, and yield its descriptor. Raises OSError."""
+        folder = self._root / LOCKS
+        folder.mkdir(exist_ok=True)
+        inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            called = hashlib.sha256(name.encode()).hexdigest()[:32]
+            lock = os.open(called, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666, dir_fd=inside)
+        finally:
+            os.close(inside)
+        try:
+            yield lock
+        finally:
+            os.close(lock)
 
     # -- removing --------------------------------------------------------------------------------------
 
@@ -247,7 +261,7 @@ class ImageCache:
         for draft in self._root.rglob(".*.draft-*"):
             name = draft.relative_to(self._root).with_name(draft.name[1:].rpartition(".draft-")[0])
             with contextlib.suppress(OSError), self._alone(str(name), wait=False):
-                draft.unlink()
+                _remove(draft)
 
     # -- programs --------------------------------------------------------------------------------------
 
@@ -315,6 +329,14 @@ def _kind_of_file(file: Path) -> str:
 def _copy(source: Path, target: Path) -> None:
     with source.open("rb") as read, target.open("wb") as written:
         shutil.copyfileobj(read, written, 2**20)
+
+
+def _remove(draft: Path) -> None:
+    """Remove a draft: a folder, or a file of an earlier release. A link is removed, not what it leads to."""
+    if draft.is_symlink() or not draft.is_dir():
+        draft.unlink()
+    else:
+        shutil.rmtree(draft)
 
 
 def _durable(path: Path) -> None:
