@@ -259,6 +259,15 @@ class PoolNode:
 
 
 @dataclass(frozen=True)
+class Problem:
+    """Something that an administrator should fix: a sentence, and how to fix it. `fatal`: jobs will fail."""
+
+    text: str
+    fix: str
+    fatal: bool = False
+
+
+@dataclass(frozen=True)
 class Pool:
     """A resource pool: a partition, a queue, a machine."""
 
@@ -275,15 +284,7 @@ class Pool:
     up: bool = True
     default_priority: int = 42  # of jobs that name none, where the dispatcher schedules
     members: Sequence[PoolNode] = ()  # its nodes, down ones too, if the query for pools shows them
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that an administrator should fix: a sentence, and how to fix it. `fatal`: jobs will fail."""
-
-    text: str
-    fix: str
-    fatal: bool = False
+    problems: Sequence[Problem] = ()  # of its nodes: users see them in its description, administrators in `doctor`
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,8 @@ def _cluster(cluster: Cluster, images: Sequence[str]) -> Iterator[Finding]:
         default = ", default" if pool.is_default else ""
         slots = f"{pool.slots_total} {pool.slot_type.value} slots on {pool.nodes} nodes, {pool.slots_used} in use"
         yield Finding(f"pool {pool.name}", f"{slots}{default}{state}")
+        for problem in pool.problems:
+            yield Finding(f"pool {pool.name}", problem.text, problem.fix, bad=True)
     for image in images:
         yield from _image(cluster, pools[0].name if pools else "", image)
 

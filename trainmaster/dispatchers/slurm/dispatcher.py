@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -208,7 +209,7 @@ class SlurmDispatcher(BatchDispatcher):
             wckey=",".join(spec.labels) or None,
             exclude=excluded,
         )
-        limit = options.walltime(given) or (partition.default_walltime if partition else None)
+        limit = options.walltime(given, partition.default_walltime if partition else None)
         cores = given.get("cpus-per-task") or request.cores_each
         script = render(
             "slurm_job.sh.j2",
@@ -297,6 +298,9 @@ class SlurmDispatcher(BatchDispatcher):
         facts = _Facts.of_controller(shown) if shown else None
         if facts is None:
             facts = self._from_accounting(ref)
+            if facts is not None and not facts.state.terminal:
+                # Accounting shows a job for ever as running whose end it missed ("runaway").
+                return Explanation(f"Slurm's controller does not remember job {ref.job_id}; accounting shows no end.")
         elif facts.state.terminal:
             with contextlib.suppress(DispatcherError):  # accounting does not answer; the controller's answer is used
                 facts = self._better(facts, self._from_accounting(ref))
@@ -441,8 +445,10 @@ def _asked(spec: JobSpec) -> Slurm:
 
 def _checked_gpu_type(spec: JobSpec) -> str | None:
     kind = _asked(spec).gpu_type
-    if kind is not None and not kind.replace("_", "").replace("-", "").replace(".", "").isalnum():
-        raise BadOption(f"slurm.gpu_type {kind!r} may hold letters, digits, '_', '.' and '-' only")
+    if kind is not None and not re.fullmatch(resources.GPU_TYPE, kind):
+        raise BadOption(
+            f"slurm.gpu_type {kind!r} may not hold blanks, quotes, commas, colons, parentheses and the like"
+        )
     return kind
 
 

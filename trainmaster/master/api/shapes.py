@@ -445,7 +445,7 @@ class ResourcePool(Shape):
         pool, traits = served.pool, served.cluster.dispatcher.traits
         return cls(
             name=pool.name,
-            description=pool.description,
+            description=" ".join([pool.description, *(problem.text for problem in pool.problems)]).strip(),
             num_agents=pool.nodes,
             slots_available=pool.slots_total,
             slots_used=pool.slots_used,
