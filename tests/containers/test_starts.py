@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -416,3 +417,33 @@ def test_a_plugin_is_checked_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Lacking, "__init__", lambda self, command: None)
     assert isinstance(container_runtime("mine"), Lacking)
     plugins.load.cache_clear()
+
+
+@pytest.mark.parametrize("runtime", [*RUNTIMES, "none"])
+def test_no_value_of_a_variable_is_a_word_of_a_program(runtime: str, tmp_path: Path) -> None:
+    """All accounts of a node see the words of a process. Stand-ins of all programs of the system record theirs."""
+    seen, programs_seen = tmp_path / "words", tmp_path / "programs"
+    programs_seen.mkdir()
+    (programs_seen / "stand-in").write_text(
+        f'#!/bin/sh\nprintf "%s\\0" "$0" "$@" >>{seen}\nPATH=/usr/bin:/bin exec "/usr/bin/${{0##*/}}" "$@"\n'
+    )
+    (programs_seen / "stand-in").chmod(0o755)
+    for program in Path("/usr/bin").iterdir():
+        (programs_seen / program.name).symlink_to("stand-in")
+    tool = tmp_path / "tool"
+    tool.write_text(f'#!/bin/sh\nprintf "%s\\0" "$0" "$@" >>{seen}\n')
+    tool.chmod(0o755)
+    secrets = {"HF_TOKEN": "value-of-the-user", "LITERAL": "two words of-the-user"}
+    forwarded = {pattern.prefix + ("X" if pattern.open else ""): "value-of-the-node" for pattern in FORWARDED}
+    forwarded |= {"LD_PRELOAD": "", "TRAINMASTER_NODE_RANK": "0", "TRAINMASTER_NUM_NODES": "1", "SLURMD_NODENAME": "n1"}
+    start = start_of(tmp_path, variables=secrets, gpus=True, **({} if runtime != "none" else {"binds": []}))
+    if runtime == "none":
+        start = dataclasses.replace(start, image="", python=str(tool))
+    start.job_folder.mkdir(parents=True)
+    command = None if runtime == "none" else str(tool)
+    (start.job_folder / "start.sh").write_text(container_runtime(runtime, command).start_script(start))
+    given = {**forwarded, "PATH": str(programs_seen), "HOME": "/home/ada", "USER": "ada", "TMPDIR": str(tmp_path)}
+    subprocess.run(["/bin/bash", str(start.job_folder / "start.sh")], env=given, check=True, timeout=60)
+    words = seen.read_text().split("\0")
+    assert str(tool) in words, "the program was not started"
+    assert [word for word in words if "of-the-user" in word or "of-the-node" in word] == []

@@ -96,7 +96,7 @@ def check_the_search(out: str, err: str) -> None:
     assert best is not None
     assert (best[1], float(best[2])) == (rows[0][0], pytest.approx(errors[0], abs=1e-4))
     epochs = [int(row[2]) for row in rows]
-    assert re.search(r"^  http://127\.0\.0\.1:\d+/ui/sign-in\?ticket=\S+&to=experiments/1$", err, re.M)
+    assert re.search(r"^  http://127\.0\.0\.1:\d+/ui/sign-in\?to=experiments/1#ticket=\S+$", err, re.M)
     saved = re.search(r"^early stopping: (\d+) epochs instead of 256, (\d+) % saved$", out, re.M)
     assert saved is not None
     assert int(saved[1]) == sum(epochs) <= 0.6 * 256
@@ -164,7 +164,7 @@ def test_kept_it_can_be_looked_at_as_it_says(place: Path) -> None:
     master.login(shown["DET_USER"], shown["DET_PASS"])
     assert len(master.trials(1)) == 16
     http.close()
-    link = re.search(r"^  (http://\S+/ui/sign-in)\?ticket=(\S+)&to=experiments/1$", out, re.M)
+    link = re.search(r"^  (http://\S+/ui/sign-in)\?to=experiments/1#ticket=(\S+)$", out, re.M)
     assert link is not None
     assert link[1] == f"{shown['DET_MASTER']}/ui/sign-in"
     signed_in = httpx.post(

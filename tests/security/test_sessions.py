@@ -416,3 +416,27 @@ def test_secrets_come_through_a_pipe(running: MasterProcess, keeper: Api) -> Non
     running.det("token", "login", input=f"{keeper.token}\n")
     done = running.det("-u", "admin", "user", "create", f"{someone.name}b", input=f"{PASSWORD}\n")
     assert done.stderr == ""
+
+
+# -- sessions that a link began -------------------------------------------------------------------------------------
+
+
+def test_who_has_a_link_used_sees_the_session_and_ends_it(admin: Api, master: MasterProcess) -> None:
+    someone, stranger = person(admin), person(admin)
+    link = someone.api.post("/api/x1/tickets", {"purpose": "page"}).json["ticket"]
+    entered = Api(master.url).call(
+        "POST", "/session", {"ticket": link}, headers={**PAGE, "Origin": "https://p.example"}
+    )
+    browser = Api(master.url, entered.headers["set-cookie"].partition(";")[0].removeprefix("auth="))
+    begun, mine = someone.api.get("/api/x1/sessions").json["sessions"]
+    assert (begun["description"], begun["origin"], begun["current"]) == (
+        "by a link of det ui",
+        "https://p.example",
+        False,
+    )
+    assert mine["current"] is True
+    refused = stranger.api.call("DELETE", f"/api/x1/sessions/{begun['id']}")
+    assert (refused.status, browser.get("/api/v1/me").status) == (404, 200)
+    assert someone.api.call("DELETE", f"/api/x1/sessions/{begun['id']}").status == 200
+    assert browser.get("/api/v1/me").status == 401
+    assert [one["id"] for one in someone.api.get("/api/x1/sessions").json["sessions"]] == [mine["id"]]

@@ -10,6 +10,7 @@ from trainmaster.cli.session import connect, say
 from trainmaster.cli.verbs import Verbs
 from trainmaster.client.master import Master
 from trainmaster.client.tasks import Kind
+from trainmaster.client.untrusted import checked_path
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,7 @@ def show(master: Master, args: argparse.Namespace, kind: Kind, task_id: str) -> 
     """Wait until a task's service answers, print its address and open it in a browser. Raises ClientError."""
     found = master.tasks.get(kind, task_id)
     master.tasks.wait_ready(task_id, notice=say)
-    address = f"{master.url}{found['serviceAddress']}"
+    address = f"{master.url}{checked_path(found['serviceAddress'])}"
     print(address, flush=True)
     if not args.no_browser:
         import webbrowser

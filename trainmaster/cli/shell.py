@@ -16,6 +16,7 @@ from trainmaster.cli.session import connect, say
 from trainmaster.cli.verbs import Verbs
 from trainmaster.client.errors import ClientError
 from trainmaster.client.master import Master
+from trainmaster.client.untrusted import checked_account, checked_id
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -70,10 +71,12 @@ def _enter(master: Master, args: argparse.Namespace, task_id: str) -> int:
 
 def _ready(master: Master, task_id: str) -> dict[str, Any]:
     """The shell, once it accepts connections. Raises ClientError."""
+    checked_id(task_id, "shell")
     master.tasks.wait_ready(task_id, notice=say)
     shell = master.tasks.get("shell", task_id)
     if not shell["privateKey"]:
         raise ClientError(f"The shell {task_id} belongs to another user.")
+    checked_id(shell["id"], "shell")
     return shell
 
 
@@ -99,10 +102,21 @@ def _command(master: Master, args: argparse.Namespace, shell: dict[str, Any], fo
         "StrictHostKeyChecking": "yes",
         "IdentitiesOnly": "yes",
         "IdentityFile": str(key),
+        # An option's value: as a part of `user@host` the name of an account could begin a word, and so be an option.
+        "User": _quoted(checked_account(shell["agentUserGroup"]["user"])),
     }
     words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     terminal = ["-tt"] if sys.stdin.isatty() else []
-    return ["ssh", *words, *terminal, f"{shell['agentUserGroup']['user']}@{shell['id']}", *args.ssh_opts]
+    # No `--` before the host: ssh would take what follows it for a command, and SSH_OPTION may be `-L ...`.
+    return ["ssh", *words, *terminal, shell["id"], *args.ssh_opts]
+
+
+def _quoted(value: str) -> str:
+    """Quote a value as ssh_config(5) reads it, where an account's name has blanks or backslashes."""
+    if not any(character in value for character in " \\\"'#"):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _ssh(command: list[str]) -> int:

@@ -6,8 +6,9 @@ import argparse
 import sys
 from typing import Any
 
-from trainmaster.cli.session import UsageError, session, warn_of_argument
-from trainmaster.cli.verbs import Verbs
+from trainmaster.cli import render
+from trainmaster.cli.session import UsageError, connect, session, warn_of_argument
+from trainmaster.cli.verbs import Verbs, positive
 from trainmaster.client.errors import ClientError
 from trainmaster.client.users import Users
 
@@ -15,6 +16,10 @@ _YES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": 
 
 
 def add_to(verbs: Verbs) -> None:
+    p = verbs.add("list-sessions", _list_sessions, "list where you are logged in", "det user list-sessions")
+    render.add_format_options(p)
+    p = verbs.add("end-session", _end_session, "log out another browser or terminal", "det user end-session 12")
+    p.add_argument("session_id", type=positive, help="its number in the list")
     p = verbs.add("create", _create, "create a user (administrators)", "det user create ada --admin")
     p.add_argument("username", help="the name; lower case")
     p.add_argument("--admin", action="store_true", help="is an administrator")
@@ -38,6 +43,27 @@ def add_to(verbs: Verbs) -> None:
     p.add_argument("--username", metavar="NAME", help="another name")
     for name, text in (("remote", "logs in elsewhere"), ("active", "may log in"), ("admin", "is an administrator")):
         p.add_argument(f"--{name}", type=_flag, metavar="true|false", help=text)
+
+
+def _list_sessions(args: argparse.Namespace) -> None:
+    found = connect(args).sessions()
+    headers = ["ID", "Created At", "Expires At", "Where", "This One"]
+    rows = [
+        [
+            one["id"],
+            render.Moment(one["createdAt"]),
+            render.Moment(one["expiresAt"]),
+            " ".join(filter(None, (one["origin"] or "a program", one["description"]))),
+            one["current"],
+        ]
+        for one in found
+    ]
+    render.show(args, headers, rows, found)
+
+
+def _end_session(args: argparse.Namespace) -> None:
+    connect(args).end_session(args.session_id)
+    print(f"Ended session {args.session_id}")
 
 
 def _flag(text: str) -> bool:

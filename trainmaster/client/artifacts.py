@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from trainmaster.client import models
 from trainmaster.client.errors import ClientError
+from trainmaster.client.untrusted import checked_id
 
 if TYPE_CHECKING:
     from trainmaster.client.experiment import Trial
@@ -326,6 +327,7 @@ def _fetch(checkpoint: Checkpoint, target: Path, way: Way) -> None:
     """Copy to a folder beside the target, which is renamed when it is complete. Raises ClientError."""
     import shutil
 
+    checked_id(checkpoint.uuid, "checkpoint")
     if checkpoint.state == "DELETED":
         raise ClientError(f"The files of checkpoint {checkpoint.uuid} were deleted.")
     if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):

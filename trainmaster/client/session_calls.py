@@ -81,7 +81,7 @@ class SessionCalls(Resource):
         """Get a ticket that logs a browser in on the master's web page, once and within a minute.
 
         Returns:
-            The ticket, for `/ui/sign-in?ticket=`.
+            The ticket, for `/ui/sign-in#ticket=`.
 
         Raises:
             NotAllowed: This client uses an access token, or runs in a job.
@@ -89,6 +89,31 @@ class SessionCalls(Resource):
             APIError: The master refuses the call.
         """
         return str(self._http.request("POST", "/api/x1/tickets", body={"purpose": "page"}, retry=False)["ticket"])
+
+    def sessions(self) -> list[Json]:
+        """List the caller's log-in sessions, each of a terminal or of a browser.
+
+        Returns:
+            The sessions, newest first, with the API's fields.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return list(self._http.request("GET", "/api/x1/sessions")["sessions"])
+
+    def end_session(self, session_id: int) -> None:
+        """End one of the caller's log-in sessions.
+
+        Args:
+            session_id: Number of the session, as `sessions` lists it.
+
+        Raises:
+            NoSuchThing: The caller has no such session.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._http.request("DELETE", f"/api/x1/sessions/{session_id}")
 
     def whoami(self) -> wire.User:
         """Get the user of the session.

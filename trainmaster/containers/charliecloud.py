@@ -61,7 +61,7 @@ class Charliecloud:
                 f"bind_mounts: Charliecloud cannot mount {found.host_path!r} read-only: leave read_only out, "
                 "and let the folder's own permissions protect it."
             )
-        words = [self.command, "--write-fake", "--env-no-expand", "--unset-env=TMPDIR"]
+        words = [self.command, "--write-fake", "--env-no-expand", "--unset-env=TMPDIR", "--unset-env=*[!A-Za-z0-9_]*"]
         if start.gpus:
             words.append("--cdi=nvidia.com/gpu")
         return container_script(

@@ -12,6 +12,7 @@ does not need. What stands before `--` are options of horovodrun; those that tun
 from __future__ import annotations
 
 import contextlib
+import http.client
 import importlib
 import io
 import socket
@@ -20,6 +21,7 @@ import threading
 import time
 from typing import Any, Dict, Iterator, List, Sequence
 
+from trainmaster.launchers.admission import enter, guarded, node_secret
 from trainmaster.launchers.place import (
     MISSING,
     LaunchError,
@@ -130,12 +132,13 @@ def slot_environment(slot: Any) -> Dict[str, str]:
 
 
 def serve(place: Place, slots: Sequence[Any]) -> None:
-    """Start Horovod's rendezvous server in a thread. Raises CannotStart."""
+    """Start Horovod's rendezvous server in a thread. Raises LaunchError."""
     http_server = importlib.import_module("horovod.runner.http.http_server")
     family = socket.AF_INET6 if ":" in _server(place) else socket.AF_INET
     server_class = type("Server", (http_server.RendezvousHTTPServer,), {"address_family": family})
+    handler = guarded(http_server.RendezvousHandler, node_secret())
     try:
-        server = server_class((_server(place), place.launcher_port), http_server.RendezvousHandler, 0)
+        server = server_class((_server(place), place.launcher_port), handler, 0)
     except OSError as error:
         raise LaunchError(
             "Horovod's rendezvous server cannot listen on %s port %d: %s"
@@ -146,13 +149,14 @@ def serve(place: Place, slots: Sequence[Any]) -> None:
 
 
 def wait_for_server(place: Place) -> None:
-    """Wait until the first node's server answers: Horovod itself gives up after a second. Raises CannotStart."""
+    """Wait until the first node's server has admitted this node: Horovod itself gives up after a second. Raises
+    LaunchError."""
     deadline = time.monotonic() + _SERVER_PATIENCE
     while True:
         try:
-            socket.create_connection((_server(place), place.launcher_port), timeout=5.0).close()
+            enter(_server(place), place.launcher_port, node_secret())
             return
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             if time.monotonic() > deadline:
                 raise LaunchError(
                     "Horovod's rendezvous server on the first node (%s port %d) did not answer within %d s: %s"

@@ -57,6 +57,7 @@ from trainmaster.master.api import (
     rung_race,
     runs,
     series,
+    sessions,
     tasks,
     templates,
     trial_views,
@@ -123,7 +124,7 @@ PARTS = (
         workspaces,
         projects,
     ),
-    *(model_registry, templates, webhooks, policies, updates, live, pages, proxy, interactive),
+    *(model_registry, templates, webhooks, policies, updates, live, pages, sessions, proxy, interactive),
 )
 
 

@@ -8,6 +8,7 @@ RuntimeFault            the job cannot go on; carries the status to leave with
 |   `-- NobodyThere     no lease, or no files of the user, for the whole lease patience (75)
 |-- BadContext          the user's files cannot be unpacked safely (70)
 |-- NoRendezvous        the other nodes did not come (75)
+|-- PortTaken           another account listens on a port that this job reserved (75)
 |-- MissingDevices      the node has not what its scheduler gave the job (69)
 `-- AskedToLeave        a signal or the master asked the job to leave before the user's process began
 MasterError             one call to the master had no good answer
@@ -53,6 +54,10 @@ class BadContext(RuntimeFault):
 
 
 class NoRendezvous(RuntimeFault):
+    status = 75
+
+
+class PortTaken(RuntimeFault):
     status = 75
 
 

@@ -30,6 +30,7 @@ class ExitRecord(Record):
     evidence: str = ""  # the last output of the user's process before it failed
     failed_rank: Optional[int] = None  # which of its ranks failed first, where a launcher started ranks
     failed_at: Optional[float] = None
+    fault: str = ""  # a cause outside of the user's code, for which the attempt is repeated
 
     def to_json(self) -> Dict[str, Any]:
         fields: Dict[str, Any] = self.values()

@@ -63,7 +63,7 @@ class NodeRun:
     def run(self, address: str, interface: Optional[str]) -> int:
         self._reporting.start()
         try:
-            outcome = self._train(address, interface)
+            outcome = self._with_fault(self._train(address, interface))
         except AskedToLeave as asked:
             # Nothing was begun, nothing is lost: this is preemption that was obeyed at once.
             self._preemption.request_here(asked.reason)
@@ -107,6 +107,7 @@ class NodeRun:
             log=self._reporting.log,
         )
         check_slots(job, facts, rendezvous)
+        self._ports.check()
         environment = child_environment(
             job,
             work,
@@ -141,6 +142,11 @@ class NodeRun:
             hooks.append(own_hook)
         return supervisor.run(work.entrypoint, environment, workdir, hooks)
 
+    def _with_fault(self, outcome: ProcessEnd) -> ProcessEnd:
+        """Add the cause where the user's process failed on a node whose ports another account has taken."""
+        fault = self._ports.stolen() if outcome.exit_code and self._preemption.reason is None else ""
+        return outcome.replaced(fault=fault, message="%s: %s" % (outcome.message, fault)) if fault else outcome
+
     def _announce(self, address: str) -> None:
         """Report the address of the ports that the configuration wants proxied. A master that is away is warned
         about, not waited for beyond `lease_patience`."""
@@ -172,6 +178,7 @@ class NodeRun:
             failed_at=outcome.failed_at,
             spool=self._reporting.finish(),
             evidence=outcome.evidence,
+            fault=outcome.fault,
         )
         self._reporting.deliver(record, hurry=self._gone)
         self._reporting.close()

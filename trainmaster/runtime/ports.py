@@ -7,7 +7,8 @@ import os
 import socket
 from typing import List, Optional, Tuple
 
-from trainmaster.runtime.errors import NoRendezvous
+from trainmaster.runtime.errors import NoRendezvous, PortTaken
+from trainmaster.runtime.sockets import account_name, foreign_listener
 
 _TRIES = 400  # ports that are tried before NoRendezvous is raised
 
@@ -38,6 +39,20 @@ class ReservedPorts:
                 "no %d free TCP ports among %d between %d and %d" % (count, _TRIES, candidates.start, candidates.stop)
             )
         self.numbers: Tuple[int, ...] = tuple(numbers)
+
+    def stolen(self) -> str:
+        """Return a sentence where another account listens on one of the ports, which Linux does not prevent; else an
+        empty text."""
+        found = foreign_listener(self.numbers, os.geteuid())
+        if found is None:
+            return ""
+        return "port %d of this job was taken by account %s, which listens there" % (found[0], account_name(found[1]))
+
+    def check(self) -> None:
+        """Raise PortTaken where another account listens on one of the ports."""
+        sentence = self.stolen()
+        if sentence:
+            raise PortTaken(sentence)
 
     def close(self) -> None:
         """Release all ports."""

@@ -37,6 +37,7 @@ class ProcessEnd(Record):
     evidence: str = ""  # the process's last output before it failed
     failed_rank: Optional[int] = None  # of its ranks, the one that failed first
     failed_at: Optional[float] = None  # epoch seconds
+    fault: str = ""  # a cause outside of the user's code
 
 
 class Supervisor:

@@ -123,7 +123,8 @@ def _shell(view: TaskView, caller: Caller, services: Services) -> Json:
         services.store, services.clusters, caller, accounts.RunsAs(row.owner_id, row.workspace_id, *where)
     )
     found = row.secrets or {} if opens else {}
-    user = ((latest.proxy or {}).get("user") or latest.run_as) if latest else None
+    announced = (latest.proxy or {}).get("user") if latest else None
+    user = announced if announced and accounts.is_account_name(announced) else latest.run_as if latest else None
     if latest and not user:
         # The published client keeps the name that the launch returns, before the shell announces its own.
         job = accounts.RunsAs(row.owner_id, row.workspace_id)

@@ -39,6 +39,8 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     "POST /session": OPEN,
     "DELETE /session": ANYBODY,
     f"POST {X1}/tickets": ANYBODY,
+    f"GET {X1}/sessions": ANYBODY,
+    f"DELETE {X1}/sessions/{{session_id}}": ANYBODY,
     f"GET {X1}/live": ANYBODY,
     f"POST {V1}/auth/logout": ANYBODY,
     f"GET {V1}/auth/user": ANYBODY,
@@ -357,10 +359,10 @@ MASKED = frozenset({f"GET {V1}/master/logs"})
 # Endpoints that users may call, but programs in their jobs may not: a job needs none of them, and somebody who stole
 # its token would gain more than the job's life.
 CLOSED_INSIDE = (
-    "What runs in a job acts as its owner, but not for accounts, tokens, tickets, and what becomes part of other jobs "
-    "(templates, webhooks, policies, settings of workspaces): log in with `det user login` for that."
+    "What runs in a job acts as its owner, but not for accounts, tokens, tickets, sessions, and what becomes part of "
+    "other jobs (templates, webhooks, policies, settings of workspaces): log in with `det user login` for that."
 )
-_CLOSED = frozenset({"tokens", "tickets"})
+_CLOSED = frozenset({"tokens", "tickets", "sessions"})
 _READ_ONLY = frozenset(
     {"users", "groups", "roles", "templates", "template", "webhooks", "config-policies", "agents", "agent-secrets"}
     | {"resource-pools", "master", "cleanup_logs", "session"}

@@ -37,6 +37,7 @@ class ExitRecord:
     evidence: str = ""  # evidence: the code's last output before it failed
     failed_rank: int | None = None  # the rank that failed first, where it started ranks
     failed_at: float | None = None  # time of that, by the node's clock
+    fault: str = ""  # a cause outside of the user's code, as the runtime reports it
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def _from_records(attempt: Attempt, now: float) -> Outcome | None:
     if told and _asks_for_a_second_opinion(bad or records) and not attempt.kill_asked:
         return _from_scheduler(attempt, now)
     if bad:
-        return _from_failure(attempt, min(bad, key=_blame))
+        return _from_failure(attempt, next((record for record in bad if record.fault), min(bad, key=_blame)))
     return _from_success(attempt, records[0])
 
 
@@ -208,6 +209,9 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
         # The runtime's own statuses: 70 means that the user's files cannot be unpacked, which no retry fixes.
         kind = OutcomeKind.REJECTED if record.exit_code == 70 else OutcomeKind.INFRASTRUCTURE
         return Outcome(kind, f"The {attempt.runs} was not started{where}: {record.message}", record.exit_code)
+    if record.fault:
+        text = f"The {attempt.code} could not work{where}: {record.fault}"
+        return Outcome(OutcomeKind.INFRASTRUCTURE, text, record.exit_code)
     if record.oom:
         text = f"The {attempt.code} was ended{where} because it used more memory than it was given"
         return Outcome(OutcomeKind.OUT_OF_MEMORY, text, record.exit_code)

@@ -17,6 +17,8 @@ from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.store import Store
 
 LAST_ID = 2**32 - 2  # of user and group ids; the one above means "not set"
+LONGEST_NAME = 256  # characters; directories of sites have longer names than useradd takes
+_NOT_IN_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f/:]")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 
 
@@ -74,6 +76,12 @@ def may_open(store: Store, clusters: Clusters, caller: Caller, job: RunsAs) -> b
         return False
     with store.autocommit() as session:
         return account_on(session, cluster, caller.user_id, job.workspace_id) == job.account
+
+
+def is_account_name(name: str) -> bool:
+    """Whether a text that a job reports could be the name or the number of an account: it becomes a word of `ssh` on
+    other machines."""
+    return 0 < len(name) <= LONGEST_NAME and not name.startswith("-") and not _NOT_IN_NAME.search(name)
 
 
 def check_account(account: Account) -> None:

@@ -160,18 +160,21 @@ def log_in(store: Store, username: str, password: str, *, is_hashed: bool, origi
     return token, user
 
 
-def log_in_again(store: Store, user_id: int, *, origin: str) -> tuple[str, User]:
+def log_in_again(store: Store, user_id: int, *, origin: str, description: str) -> tuple[str, User]:
     """Creates a further session of a user who is known, and returns its bearer token."""
     with store.transaction() as session:
         user = session.get_one(User, user_id)
-        token = _new_session(session, user, origin)
+        token = _new_session(session, user, origin, description)
     return token, user
 
 
-def _new_session(session: Session, user: User, origin: str) -> str:
+def _new_session(session: Session, user: User, origin: str, description: str = "") -> str:
     token = new_secret(32)
     ends = now() + SESSION_LIFE
-    session.add(UserSession(user_id=user.id, token_hash=digest(token), expires_at=ends, origin=origin))
+    row = UserSession(
+        user_id=user.id, token_hash=digest(token), expires_at=ends, origin=origin, description=description
+    )
+    session.add(row)
     user.last_auth_at = now()
     return token
 

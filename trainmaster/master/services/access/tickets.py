@@ -23,6 +23,7 @@ LIFE = 30.0  # seconds
 LIFE_OF_LINK = 60.0  # seconds: a person copies it from a terminal to a browser
 STREAM = "stream"  # purposes: to follow changes as Determined's page does ...
 LIVE = "live"  # ... or as this master's page does ...
+BY_LINK = "by a link of det ui"  # description of the session that a ticket for the page begins
 PAGE = "page"  # ... to log in on the web page ...
 _SPENT = "The ticket is not valid: it is good once, for {:.0f} s, and for what it was made for."
 
@@ -79,7 +80,7 @@ def enter(store: Store, ticket: str, origin: str) -> tuple[str, User]:
     """Redeems a ticket for the page: creates a session of its user and returns the bearer token. `origin`: of the page.
     Raises Unauthenticated, NotActive."""
     caller = identity.by_session(store, redeem(store, ticket, PAGE))
-    return identity.log_in_again(store, caller.user_id, origin=origin)
+    return identity.log_in_again(store, caller.user_id, origin=origin, description=BY_LINK)
 
 
 def pass_for(settings: Settings, session_id: int, task_id: str) -> str:

@@ -395,4 +395,5 @@ def _exit_record(rank: int, record: Mapping[str, Any], *, acked: bool) -> ExitRe
         evidence=str(record.get("evidence") or ""),
         failed_rank=record.get("failed_rank"),
         failed_at=record.get("failed_at"),
+        fault=str(record.get("fault") or ""),
     )

@@ -47,6 +47,7 @@ class _Record(BaseModel):
     evidence: Text = ""
     failed_rank: int | None = Field(default=None, ge=0, lt=1_000_000)
     failed_at: Moment | None = None
+    fault: Text = ""
     spool: dict[Text, Annotated[int, Field(ge=0, lt=2**53)]] = Field(default_factory=dict, max_length=10_000)
 
 

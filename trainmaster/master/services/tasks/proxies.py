@@ -17,7 +17,7 @@ from sqlalchemy import func, select, update
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, AllocationNode, Experiment, Project, Trial
 from trainmaster.master.services import addresses
-from trainmaster.master.services.access.accounts import RunsAs, may_open
+from trainmaster.master.services.access.accounts import RunsAs, is_account_name, may_open
 from trainmaster.master.services.access.identity import Caller, session_token
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clusters.clusters import Clusters
@@ -61,6 +61,8 @@ class JobService:
 
 def announce(store: Store, settings: Settings, allocation_id: str, announced: AnnouncedService) -> None:
     """Stores the address that a job reports. Raises Invalid, NotFound."""
+    if announced.user and not is_account_name(announced.user):
+        raise Invalid(f"user: {announced.user[:64]!r} cannot be the name of an account.")
     if not 0 <= announced.port <= 65535:
         raise Invalid(f"port: {announced.port} is not a valid port.")
     with store.transaction() as session:
@@ -70,7 +72,7 @@ def announce(store: Store, settings: Settings, allocation_id: str, announced: An
         peers = set(session.scalars(select(AllocationNode.peer).where(AllocationNode.allocation_id == allocation_id)))
         if refusal := _refusal(settings, announced.address, peers):
             raise Invalid(f"proxyAddress: {refusal}")
-        row.proxy = {"address": announced.address, "port": announced.port, "user": announced.user[:64]}
+        row.proxy = {"address": announced.address, "port": announced.port, "user": announced.user}
 
 
 def _refusal(settings: Settings, address: str, peers: set[str]) -> str:

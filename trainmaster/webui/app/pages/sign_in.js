@@ -15,7 +15,7 @@ export const Page = component(() => {
     // The form stands in the place of any page: afterwards that page is there. Only here it is another one.
     const here = place.value.route?.page === "sign_in";
     const onDone = () => (here ? go(href(place.value.query.get("to") ?? ""), { replace: true }) : undefined);
-    const ticket = here ? place.value.query.get("ticket") : null;
+    const ticket = here ? ticketOf(location.hash) : null;
     return div(
         { class: "sign-in" },
         h1(null, visible(known?.clusterName || "trainmaster", 60)),
@@ -29,6 +29,14 @@ export const Page = component(() => {
         ),
     );
 });
+
+/**
+ * The ticket of a link. It is in the fragment, which the browser sends to no server.
+ * @param {string} hash
+ */
+function ticketOf(hash) {
+    return new URLSearchParams(hash.slice(1)).get("ticket");
+}
 
 /** One press, and not by itself: a link from somebody else must not sign anybody in unseen. */
 const ByLink = component((/** @type {{ ticket: string, onDone: () => void }} */ { ticket, onDone }) => {

@@ -1,0 +1,51 @@
+"""The caller's own log-in sessions: each browser and each terminal has one."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.shapes import Shape, Time
+from trainmaster.master.services.access import sessions
+
+router = APIRouter(prefix="/api/x1", tags=["users"])
+
+
+class SessionShape(Shape):
+    """A log-in session. `origin`: of the page where it began; empty for programs. `current`: the caller's."""
+
+    id: int
+    created_at: Time
+    expires_at: Time
+    description: str
+    origin: str
+    current: bool
+
+
+class SessionsAnswer(Shape):
+    sessions: list[SessionShape]
+
+
+@router.get("/sessions")
+def list_sessions(services: UsesServices, caller: UserCaller) -> SessionsAnswer:
+    """Lists the caller's valid sessions, newest first."""
+    return SessionsAnswer(
+        sessions=[
+            SessionShape(
+                id=row.id,
+                created_at=row.created_at,
+                expires_at=row.expires_at,
+                description=row.description,
+                origin=row.origin,
+                current=row.id == caller.session_id,
+            )
+            for row in sessions.list_own(services.store, caller)
+        ]
+    )
+
+
+@router.delete("/sessions/{session_id}")
+def end_session(session_id: int, services: UsesServices, caller: UserCaller) -> dict[str, object]:
+    """Ends one of the caller's sessions."""
+    sessions.end(services.store, caller, session_id)
+    return {}
