@@ -159,7 +159,10 @@ def queues(
 def routed(found: Mapping[str, Queue]) -> dict[str, str]:
     """Return the routing queue through which jobs come into each queue that people cannot choose."""
     return {
-        inner.name: queue.name for queue in reversed(list(found.values())) for inner in queue.leads_to if inner.routed_only
+        inner.name: queue.name
+        for queue in reversed(list(found.values()))
+        for inner in queue.leads_to
+        if inner.routed_only
     }
 
 
