@@ -179,10 +179,12 @@ def run(policy: HelperPolicy, account: pwd.struct_passwd, request: Mapping[str, 
     program = shutil.which(argv[0], path=environment["PATH"])
     if program is None:
         return {"not_found": True, "stderr": "%s is not found on PATH %s" % (argv[0], environment["PATH"])}
+    before = os.umask(0o022)  # sbatch passes it on to the job
     process = subprocess.Popen(
         [program, *argv[1:]], env=environment, cwd="/", start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
+    os.umask(before)
     timed_out = False
     try:
         out, err = process.communicate(str(request.get("stdin", "")).encode(), timeout=float(request["deadline"]))

@@ -42,6 +42,11 @@ NODE_FIELDS = (
 ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList", "JobName")
 
 
+# Times are printed as epoch seconds, in whatever time zone the site and this machine are. For queries only: sbatch
+# would export the variable to jobs.
+IN_SECONDS = ("/usr/bin/env", "SLURM_TIME_FORMAT=%s")
+
+
 @dataclass(frozen=True)
 class SlurmPrograms:
     """Paths of Slurm's commands."""
@@ -116,6 +121,7 @@ def queue(programs: SlurmPrograms, mark: str, *, everybody: bool = False, oldest
     names = (*QUEUE_FIELDS[:-1], *(OWNER_FIELDS if everybody else ()), QUEUE_FIELDS[-1])
     fields = ",".join(f"{name}:{end_mark(mark) if name == 'Name' else mark}" for name in names)
     return [
+        *IN_SECONDS,
         programs.squeue,
         "--all",
         *whose,
@@ -148,7 +154,7 @@ def show_job(programs: SlurmPrograms, job_id: str) -> list[str]:
 
 
 def show_config(programs: SlurmPrograms) -> list[str]:
-    return [programs.scontrol, "show", "config"]
+    return [*IN_SECONDS, programs.scontrol, "show", "config"]
 
 
 def version(programs: SlurmPrograms) -> list[str]:

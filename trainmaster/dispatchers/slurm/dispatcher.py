@@ -33,6 +33,7 @@ from trainmaster.dispatchers.base import (
 from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDispatcher
 from trainmaster.dispatchers.batch.pools import KnownPools
+from trainmaster.dispatchers.command_runner import LOCALE
 from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
 from trainmaster.dispatchers.slurm.cluster_ends import BY_NOBODY, LAUNCH_FAILED, find
@@ -63,9 +64,7 @@ class SlurmDispatcher(BatchDispatcher):
     def __init__(self, setup: Setup) -> None:
         """Raises Rejected for a wrong configuration."""
         options = SlurmOptions.read(setup.options)
-        # SLURM_TIME_FORMAT makes times epoch seconds, in whatever time zone the site and this machine are.
-        environment = {**options.client_environment, "SLURM_TIME_FORMAT": "%s"}
-        access = make_access(options, setup.job_root, environment=environment, path=options.job_path)
+        access = make_access(options, setup.job_root, environment=options.client_environment, path=options.job_path)
         super().__init__(setup, options, access)
         self._client = SlurmClient(options, access)
         self._partitions = KnownPools(self._ask_partitions, options.pools_cached_for)
@@ -218,6 +217,7 @@ class SlurmDispatcher(BatchDispatcher):
             walltime=limit or 0,
             multi_node=request.multi_node,
             cpus_per_task=int(cores or 0),
+            locale=[name for name in LOCALE if name not in self._options.environment],
         )
         return job, script
 
