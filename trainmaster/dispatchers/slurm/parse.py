@@ -287,7 +287,8 @@ def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:
                 partition=partition.rstrip("*"),
                 is_default=partition.endswith("*"),
                 node=node,
-                state=state.rstrip("*~#!%$@^-"),
+                # "*": it does not respond, and gets no jobs.
+                state="not responding" if state.endswith("*") else state.rstrip("~#!%$@^-"),
                 cpus_used=used,
                 cpus_total=total,
                 gpus=read_gpus(gres),
