@@ -186,9 +186,18 @@ def test_text_about_gpus_without_a_number_is_kept(text: str) -> None:
     assert parse.read_gpus(text).unread == (text.rpartition(",")[2],)
 
 
-def sinfo_line(gres: str, *, partition: str = "gpu", node: str = "g1", used: str = "gpu:0") -> str:
-    fields = (partition, node, "idle", "0/8/0/8", gres, used, "infinite", "n/a", "up", "64000")
+def sinfo_line(gres: str, *, partition: str = "gpu", node: str = "g1", used: str = "gpu:0", state: str = "idle") -> str:
+    fields = (partition, node, state, "0/8/0/8", gres, used, "infinite", "n/a", "up", "64000")
     return "".join(f"{field}{MARK}" for field in fields) + "\n"
+
+
+def test_nodes_that_take_no_jobs_are_not_counted_as_free() -> None:
+    away = ("drained", "draining", "drained*", "down", "down*", "idle*", "fail", "failing", "inval", "future")
+    states = ("idle", "mixed", *away)
+    text = "".join(sinfo_line("gpu:4", node=f"g{number}", state=state) for number, state in enumerate(states))
+    pool = partitions(parse.nodes(text, MARK)[0], SlurmOptions())["gpu"].pool(SlurmOptions())
+    assert (pool.nodes, pool.slots_total) == (2, 8)
+    assert [member.enabled for member in pool.members] == [True, True, *(False for _ in away)]
 
 
 def test_a_nodes_gpus_are_never_taken_for_none() -> None:
