@@ -173,6 +173,7 @@ class JobSpec:
     labels: Sequence[str] = ()  # for the scheduler's accounting: project, workspace, labels
     exclude_nodes: Sequence[str] = ()  # if the scheduler supports it (`Capabilities.avoids_nodes`)
     walltime_grace: int = 120  # seconds before a time limit at which the runtime is warned
+    trains: bool = False  # it saves its work and leaves when it is warned; a shell does not
     # Only for dispatchers that schedule themselves (`Capabilities.schedules`); a site's scheduler has its own policies.
     priority: int = 42  # 1 is served first, 99 last
     group: str = ""  # jobs that share one fair share (an experiment)

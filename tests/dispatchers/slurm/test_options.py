@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmaster.dispatchers.batch.arguments import BadOption
-from trainmaster.dispatchers.slurm.options import ALLOWED, RESERVED, check, walltime
+from trainmaster.dispatchers.slurm.options import ALLOWED, RESERVED, check, shortest_walltime, walltime
 
 
 @pytest.mark.parametrize(
@@ -153,3 +153,9 @@ def test_the_time_limit_in_seconds(time: str, seconds: int | None) -> None:
     assert walltime({"time": time}, 60) == seconds
     assert walltime({}, 60) == 60
     assert walltime({}) is None
+
+
+def test_the_shortest_limit_that_slurm_may_give() -> None:
+    assert shortest_walltime({}, 3600) == 3600
+    assert shortest_walltime({"time": "2:00:00", "time-min": "10"}, 3600) == 600
+    assert shortest_walltime({"time": "0"}, 3600) is None

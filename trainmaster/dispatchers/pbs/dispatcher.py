@@ -135,6 +135,8 @@ class PbsDispatcher(BatchDispatcher):
         else:
             request = self._request(spec, queue)
             found += queue.complaints(spec, request, given.walltime, self._options)
+            limit = given.shortest_walltime or given.walltime or queue.default_walltime
+            found += self._too_short(spec, limit, queue.max_walltime, "-l walltime=0:{minutes}:00")
             found += _count_complaints(given, request)
         return found
 

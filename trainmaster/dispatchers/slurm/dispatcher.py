@@ -47,6 +47,7 @@ from trainmaster.dispatchers.slurm.reasons import explain_reason
 from trainmaster.dispatchers.slurm.states import map_state, state_words
 from trainmaster.templates import render
 
+_TIME = "--time={minutes}"  # how a time limit is asked for
 _LONGEST_GRACE = 65535  # seconds; sbatch(1) --signal
 _BROKEN_RELEASES = ("22.05.5", "22.05.6", "22.05.7", "22.05.8")
 
@@ -148,13 +149,16 @@ class SlurmDispatcher(BatchDispatcher):
         try:
             known = self._partitions.all()
         except DispatcherError:
-            return found  # the cluster does not answer, so its partitions are not known
+            # The cluster does not answer, so its partitions are not known.
+            return found + self._too_short(spec, options.shortest_walltime(given, None), None, _TIME)
         partition = known.get(spec.pool)
         if partition is None:
             found.append(f"Slurm has no partition {spec.pool!r}; there are {', '.join(known) or 'none'}.")
         else:
             request = self._request(spec, partition)
             found += partition.complaints(spec, _asked(spec).gpu_type, request, options.walltime(given))
+            limit = options.shortest_walltime(given, partition.default_walltime)
+            found += self._too_short(spec, limit, partition.max_walltime, _TIME)
             try:
                 resources.check_gpus(given, request, spec.slots, spec.slot_type)
             except BadOption as error:

@@ -159,10 +159,19 @@ def walltime(options: Mapping[str, str | None], default: int | None = None) -> i
     """Return the requested time limit in seconds, `default` if none is requested; None without a limit, and for a text
     that only sbatch can judge."""
     text = options.get("time")
-    if text is None:
-        return default
+    return default if text is None else _seconds(text)
+
+
+def shortest_walltime(options: Mapping[str, str | None], default: int | None) -> int | None:
+    """Return the limit that a job may get at worst: Slurm lowers it to `--time-min` to start the job sooner."""
+    least, limit = options.get("time-min"), walltime(options, default)
+    return min(filter(None, (limit, _seconds(least) if least else None)), default=None)
+
+
+def _seconds(text: str) -> int | None:
+    """Return seconds of a time as sbatch reads it; None for no limit, and where only sbatch can judge."""
     if re.fullmatch(r"\d+", text):
-        return int(text) * 60
+        return int(text) * 60 or None  # 0 is no limit
     if found := re.fullmatch(r"(\d+)-(\d+)(?::(\d+))?(?::(\d+))?", text):
         days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
