@@ -41,6 +41,7 @@ GROUPS = {
     "e2e/test_docker_pools.py": "docker",
     "e2e/test_examples.py": "slurm",
     "e2e/test_fault_ring.py": "slurm",
+    "e2e/test_job_environment.py": "slurm",
     "e2e/test_launchers.py": "slurm",
     "e2e/test_moves.py": "docker",
     "e2e/test_over_ssh.py": "slurm",

@@ -98,7 +98,7 @@ def test_a_full_file() -> None:
 
 def test_slurm_defaults() -> None:
     (manager,) = parse_master("resource_manager: {type: slurm}").managers
-    assert {key: value for key, value in manager.settings().items() if value not in ({}, [])} == {
+    assert {key: value for key, value in manager.settings().items() if value not in ({}, [], "")} == {
         "type": "slurm",
         "cluster_name": "default",
         "container_run_type": "apptainer",

@@ -79,6 +79,7 @@ def test_job_scripts_are_bash(multi_node: bool, cpus: int, walltime: int) -> Non
         walltime=walltime,
         multi_node=multi_node,
         cpus_per_task=cpus,
+        locale=["LANG", "LC_ALL"],
     )
     subprocess.run(["bash", "-n"], input=script.encode(), check=True)
     lines = script.splitlines()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import LOCAL
+from tests.support import trainings
 from tests.support.cluster.daemons import started_at
-from tests.support.master import MasterProcess, wait_for
+from tests.support.master import MasterProcess, ended_as, files, only_trial, serving, wait_for
 from trainmaster.client.errors import NotLoggedIn
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
@@ -167,6 +172,62 @@ def test_config_check_says_what_a_configuration_makes(tmp_path: Path) -> None:
         "The configuration is right. `trainmaster doctor` also asks the clusters.",
     ]
     assert done.stderr == f"warning: {config}:4: telemetry: means nothing here; remove it\n"
+
+
+TWINS = """
+resource_manager: {type: local, cluster_name: alps, slots: 4, poll_interval: 0.3}
+additional_resource_managers: [{type: local, cluster_name: jura, slots: 2}]
+"""
+CALLED = "The pool default of jura is called jura.default, because alps has a pool of that name"
+
+
+def test_pools_of_one_name_are_reported_wherever_one_looks(tmp_path: Path) -> None:
+    config = tmp_path / "master.yaml"
+    config.write_text(TWINS)
+    assert CALLED in trainmaster("config", "check", str(config)).stdout
+    assert CALLED in trainmaster("doctor", "--config", str(config), "--data", str(tmp_path / "data")).stdout
+    with serving(TWINS) as process:
+        pools = process.client().pools()
+        assert [(pool["name"], pool["clusterName"]) for pool in pools] == [
+            ("default", "alps"),
+            ("jura.default", "jura"),
+        ]
+        assert "(Pool default of jura.)" in pools[1]["description"]
+        status, health = health_of(process)
+        assert (status, health["status"]) == (200, "up")
+        assert any(CALLED in note for note in health["resource_managers"][1]["notes"])
+        config_text = trainings.experiment(epochs=1, keys={"resources": {"resource_pool": "jura.default"}})
+        number = process.client().create_experiment(config_text, files(train__py=trainings.COUNTING)).id
+        ended_as(process.client(), number, "COMPLETED")
+        task = process.client().task(only_trial(process.client(), number).task_id)
+        assert task["allocations"][0]["resourcePool"] == "jura.default"
+
+
+def test_one_cluster_that_is_away_makes_the_master_degraded(tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    away.write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
+    away.chmod(0o755)
+    programs = ", ".join(f"{name}: {away}" for name in ("sbatch", "squeue", "sinfo", "scontrol", "scancel", "sacct"))
+    slurm = f"{{type: slurm, cluster_name: far, container_run_type: none, commands: {{{programs}}}}}"
+    with serving(f"{LOCAL}additional_resource_managers: [{slurm}]\n") as process:
+        process.client().pools()
+        status, health = health_of(process)
+        assert (status, health["status"], health["database"]) == (200, "degraded", "up")
+        here, far = health["resource_managers"]
+        assert here["status"] == "up"
+        assert far["status"].startswith("down: ")
+    with serving(f"resource_manager: {slurm}\n") as process:
+        process.client().pools()
+        status, health = health_of(process)
+        assert (status, health["status"]) == (503, "down")
+
+
+def health_of(process: MasterProcess) -> tuple[int, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(f"{process.url}/health") as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
 
 
 @pytest.mark.parametrize(

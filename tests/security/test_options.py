@@ -10,7 +10,7 @@ from trainmaster.dispatchers.slurm import options
 from trainmaster.dispatchers.slurm.resources import GpuDialect, check_gpus, plan
 
 
-@pytest.mark.parametrize("option", ["--gpus-per-task=8", "--gpus-per-socket=a100:8"])
+@pytest.mark.parametrize("option", ["--gpus-per-task=8", "--gpus-per-socket=a100:8", "--gpus-per-task=2080ti:4,3090:4"])
 @pytest.mark.parametrize(("slots", "kind"), [(1, SlotType.CUDA), (0, SlotType.CUDA), (64, SlotType.CPU)])
 def test_an_option_that_asks_for_more_gpus_than_slots_is_refused(option: str, slots: int, kind: SlotType) -> None:
     request = plan(slots, kind, GpuDialect.TRES, node_size=4)

@@ -364,6 +364,12 @@ def container_settings(config: MasterConfig, pool: str, manager: str | None = No
 
 def _sections(config: MasterConfig, pool: str, manager: str | None) -> Iterator[TaskContainerDefaults]:
     """The sections that concern a pool, the most important first."""
+    for candidate in config.managers:
+        # As `Clusters.pools` names them.
+        for prefix in filter(None, (candidate.pool_prefix, f"{candidate.cluster_name}.")):
+            if pool.startswith(prefix):
+                manager, pool = manager or candidate.cluster_name, pool.removeprefix(prefix)
+                break
     partition = pool
     for derived in config.resource_pools:
         if derived.pool_name == pool and derived.provider is not None:

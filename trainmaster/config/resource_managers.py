@@ -72,6 +72,9 @@ class DispatcherOptions(Section):
     master_host: Line | None = None
     """How jobs reach the master, where it is not how everybody does."""
     master_port: Port | None = None
+    pool_prefix: Line = ""
+    """What the names of its pools begin with. Without it, a pool that has the name of an earlier cluster's is called
+    CLUSTER.NAME."""
     default_aux_resource_pool: Line | None = None
     """The pool of jobs without slots that name none."""
     default_compute_resource_pool: Line | None = None

@@ -44,7 +44,8 @@ class Storage:
         """Make the folder of a checkpoint; several ranks may do so at once. Raises CheckpointError."""
         folder = self.folder(storage_id)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            # Its owner's alone, whatever the umask of the job.
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError("%s cannot be made: %s" % (folder, error.strerror or error)) from error
         return folder

@@ -47,6 +47,8 @@ class TensorboardFiles:
             return
         import shutil  # most trainings write no such files
 
+        self._target.mkdir(mode=0o700, parents=True, exist_ok=True)
+
         for path in sorted(self.local.rglob("*")):
             if not path.is_file() or not selector(path):
                 continue

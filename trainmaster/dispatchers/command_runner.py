@@ -20,7 +20,9 @@ import plumbum
 from plumbum.commands.processes import CommandNotFound, ProcessTimedOut
 
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Unreachable
+from trainmaster.inherited import with_own_limits
 
+LOCALE = ("LANG", "LC_ALL")  # variables that every command gets
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -89,8 +91,7 @@ class Shell:
             "LOGNAME": user,
             "SHELL": "/bin/bash",
             # This program parses the messages, so they must be in English.
-            "LANG": "C.UTF-8",
-            "LC_ALL": "C.UTF-8",
+            **dict.fromkeys(LOCALE, "C.UTF-8"),
             **(environment or {}),
         }
 
@@ -100,7 +101,7 @@ class Shell:
 
     def run(self, argv: Sequence[str], *, deadline: float, stdin: str = "") -> CommandResult:
         """Run `argv` and wait at most `deadline` seconds. Never raises for a command that fails."""
-        words = ("-i", *(f"{name}={value}" for name, value in self.environment.items()), *argv)
+        words = ("-i", *(f"{name}={value}" for name, value in self.environment.items()), *with_own_limits(argv))
         begun = time.monotonic()
         try:
             # Into memory, not through pipes: squeue writes its megabytes in pieces of 4 KiB and would wake us for

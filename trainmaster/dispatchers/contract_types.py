@@ -173,6 +173,7 @@ class JobSpec:
     labels: Sequence[str] = ()  # for the scheduler's accounting: project, workspace, labels
     exclude_nodes: Sequence[str] = ()  # if the scheduler supports it (`Capabilities.avoids_nodes`)
     walltime_grace: int = 120  # seconds before a time limit at which the runtime is warned
+    trains: bool = False  # it saves its work and leaves when it is warned; a shell does not
     # Only for dispatchers that schedule themselves (`Capabilities.schedules`); a site's scheduler has its own policies.
     priority: int = 42  # 1 is served first, 99 last
     group: str = ""  # jobs that share one fair share (an experiment)
@@ -259,6 +260,15 @@ class PoolNode:
 
 
 @dataclass(frozen=True)
+class Problem:
+    """Something that an administrator should fix: a sentence, and how to fix it. `fatal`: jobs will fail."""
+
+    text: str
+    fix: str
+    fatal: bool = False
+
+
+@dataclass(frozen=True)
 class Pool:
     """A resource pool: a partition, a queue, a machine."""
 
@@ -275,15 +285,7 @@ class Pool:
     up: bool = True
     default_priority: int = 42  # of jobs that name none, where the dispatcher schedules
     members: Sequence[PoolNode] = ()  # its nodes, down ones too, if the query for pools shows them
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that an administrator should fix: a sentence, and how to fix it. `fatal`: jobs will fail."""
-
-    text: str
-    fix: str
-    fatal: bool = False
+    problems: Sequence[Problem] = ()  # of its nodes: users see them in its description, administrators in `doctor`
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from trainmaster.master.db.binaries import NoServer, find_binaries
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.findings import Finding
 from trainmaster.master.serve import CannotServe, database_url
-from trainmaster.master.services.clusters.clusters import Cluster
+from trainmaster.master.services.clusters.clusters import Cluster, namesake
 from trainmaster.master.site import BadSite, job_root_of, make_cluster
 
 LOW_DISK = 2 * 1024**3  # bytes
@@ -41,6 +41,7 @@ def examine(config: MasterConfig, data: Path, images: Sequence[str]) -> int:
 def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterator[Finding]:
     yield from _folder(data)
     yield from _database(config, data)
+    names: dict[str, str] = {}  # of pools -> their cluster
     for manager in config.managers:
         # Not the master's own job folders: a dispatcher may start what waits there. A batch scheduler's does not, and
         # it checks who may write in them.
@@ -51,7 +52,7 @@ def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterat
             except BadSite as error:
                 yield Finding(f"cluster {manager.cluster_name}", str(error), "Correct the configuration.", bad=True)
                 continue
-            yield from _cluster(cluster, images)
+            yield from _cluster(cluster, images, names)
             cluster.dispatcher.close()
         yield from _shared_folder(cluster, job_root_of(manager, data), shared=manager.shared_folder)
     storage = config.checkpoint_storage
@@ -100,7 +101,8 @@ def _database(config: MasterConfig, data: Path) -> Iterator[Finding]:
         yield Finding("database", f"{where}, PostgreSQL {server}, schema {revision}")
 
 
-def _cluster(cluster: Cluster, images: Sequence[str]) -> Iterator[Finding]:
+def _cluster(cluster: Cluster, images: Sequence[str], names: dict[str, str]) -> Iterator[Finding]:
+    """Yield the findings on a cluster; `names` are those of the pools of clusters before it."""
     subject = f"cluster {cluster.name}"
     try:
         found = cluster.dispatcher.probe()
@@ -118,7 +120,13 @@ def _cluster(cluster: Cluster, images: Sequence[str]) -> Iterator[Finding]:
         state = "" if pool.up else ", down"
         default = ", default" if pool.is_default else ""
         slots = f"{pool.slots_total} {pool.slot_type.value} slots on {pool.nodes} nodes, {pool.slots_used} in use"
-        yield Finding(f"pool {pool.name}", f"{slots}{default}{state}")
+        name = cluster.pool_prefix + pool.name
+        yield Finding(f"pool {name}", f"{slots}{default}{state}")
+        if (first := names.setdefault(name, cluster.name)) != cluster.name:
+            text = namesake(cluster.name, name, first)
+            yield Finding(f"pool {name}", text, "Set pool_prefix for one of them if you want other names.")
+        for problem in pool.problems:
+            yield Finding(f"pool {name}", problem.text, problem.fix, bad=True)
     for image in images:
         yield from _image(cluster, pools[0].name if pools else "", image)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from trainmaster.dispatchers import registry
 from trainmaster.dispatchers.base import Rejected, Setup
 from trainmaster.files import replace_file
 from trainmaster.master.services.clusters import clusters as clusters_
-from trainmaster.master.services.clusters.clusters import Cluster, Clusters, DerivedPool, PoolSettings
+from trainmaster.master.services.clusters.clusters import Cluster, Clusters, DerivedPool, PoolSettings, namesake
 from trainmaster.master.services.experiments.experiments import SiteDefaults
 from trainmaster.master.services.store import Store
 
@@ -124,7 +124,19 @@ def dry_run(config: MasterConfig) -> list[str]:
         + ("" if pool.task_container_defaults is None else ", with defaults of its own")
         for pool in config.resource_pools
     ]
+    lines += _shared_names(config)
     return [*lines, "The configuration is right. `trainmaster doctor` also asks the clusters."]
+
+
+def _shared_names(config: MasterConfig) -> Iterator[str]:
+    """Yield what the configuration alone shows of pools that two clusters have under one name."""
+    first: dict[str, str] = {}
+    for manager in config.managers:
+        for name in manager.pool_names():
+            called = manager.pool_prefix + name
+            if called in first:
+                yield namesake(manager.cluster_name, called, first[called])
+            first.setdefault(called, manager.cluster_name)
 
 
 def warn_of_strangers(store: Store, clusters: Clusters) -> None:
@@ -164,6 +176,7 @@ def make_cluster(config: MasterConfig, manager: DispatcherOptions, root: Path, p
         master_url=url_of(config, manager),
         container_runtime=manager.container_run_type,
         derived=_derived(config),
+        pool_prefix=manager.pool_prefix,
         default_compute=manager.default_compute_resource_pool,
         default_aux=manager.default_aux_resource_pool,
         facts=facts,

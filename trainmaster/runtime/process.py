@@ -11,7 +11,8 @@ from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 from trainmaster.runtime.prctl import die_with_parent
 
 # Some containers are started with these ignored, and a process inherits that.
-_TO_DEFAULT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# A shell ignores SIGINT and SIGQUIT in what it starts in the background.
+_TO_DEFAULT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 
 
 def start(
@@ -36,6 +37,7 @@ def start(
     if hooks:
         command = _after_hooks(hooks, command, environment.get("PATH"))
     parent = os.getpid()
+    umask = _umask_of_the_job()
     try:
         return subprocess.Popen(
             command,
@@ -46,7 +48,7 @@ def start(
             cwd=workdir,
             start_new_session=True,
             pass_fds=pmi_descriptor(environment),
-            preexec_fn=lambda: _prepare(parent),
+            preexec_fn=lambda: _prepare(parent, umask),
         )
     except OSError as error:
         if error.filename is not None:
@@ -55,11 +57,19 @@ def start(
         raise OSError(error.errno, error.strerror, command[0]) from error
 
 
-def _prepare(parent: int) -> None:
+def _umask_of_the_job() -> Optional[int]:
+    """The umask that the scheduler gave the job; the scripts that start this process keep their own files private."""
+    text = os.environ.get("TRAINMASTER_UMASK", "")
+    return int(text, 8) if text and set(text) <= set("01234567") else None
+
+
+def _prepare(parent: int, umask: Optional[int]) -> None:
     """What the new process does between fork and exec. Other threads may have held locks when it was forked: nothing
     here may import a module or write to the log."""
     for number in _TO_DEFAULT:
         signal.signal(number, signal.SIG_DFL)
+    if umask is not None:
+        os.umask(umask & 0o777)
     # A scheduler's warning (SIGUSR2) is for the runtime; Slurm sends it to every process of a step, and it ends a
     # process that has no handler for it.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)

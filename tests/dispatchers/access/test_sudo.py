@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import pwd
@@ -70,6 +71,30 @@ def test_the_service_account_works_as_each_user(installed: Installed) -> None:
     for user in ("tmalice", "tmbob"):
         as_service(installed, f"access.folder('det-{user}', {user!r}).forget()")
     assert list(installed.root.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["tmcarol@site.org", "tm carol", "4711", "TM\\carol"])
+def test_accounts_have_the_names_that_their_directory_gives(installed: Installed, name: str) -> None:
+    passwd = Path("/etc/passwd")
+    before = passwd.read_text()
+    group = grp.getgrnam(GROUP).gr_gid
+    passwd.write_text(f"{before}{name}:x:47110:{group}::/nonexistent:/bin/bash\n")
+    try:
+        folder = f"access.folder('det-carol', {name!r})"
+        assert as_service(installed, f"{folder}.stage({{'a': StagedFile(b'x')}})") == "None"
+        assert (installed.root / "det-carol").stat().st_uid == 47110
+        as_service(installed, f"{folder}.forget()")
+    finally:
+        passwd.write_text(before)
+
+
+def test_a_groups_name_is_written_as_sudo_reads_it(tmp_path: Path) -> None:
+    for group in ("domain users", "SITE\\hpc", "hpc@site.org", "a=b,c"):
+        rule = tmp_path / "rule"
+        rule.write_text(setup.sudoers_line("svc@site.org", str(PROGRAM), group) + "\n")
+        rule.chmod(0o440)
+        done = subprocess.run(["visudo", "-cf", str(rule)], capture_output=True, text=True)
+        assert done.returncode == 0, (rule.read_text(), done.stderr)
 
 
 def test_nobody_puts_code_into_the_jobs_of_another(installed: Installed, access: Access) -> None:

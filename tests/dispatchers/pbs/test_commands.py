@@ -33,7 +33,7 @@ def submission(**more: object) -> QsubRequest:
 def test_a_submit() -> None:
     words = submit(PROGRAMS, submission(resources={"walltime": "3600"}, user_options={"A": "acct", "m": "e"}))
     assert words == [
-        "/opt/pbs/bin/qsub", "-f", "-N", "det-1", "-q", "gpu", "-r", "n", "-W", "umask=0077", "-j", "oe",
+        "/opt/pbs/bin/qsub", "-f", "-N", "det-1", "-q", "gpu", "-r", "n", "-W", "umask=0022", "-j", "oe",
         "-o", "localhost:/dev/null", "-m", "e", "-l", "select=2:ncpus=1:ngpus=4:mpiprocs=1", "-l", "place=scatter",
         "-l", "walltime=3600", "-A", "acct", "--", "/bin/bash", "/jobs/it's $HOME %j/job.sh",
     ]  # fmt: skip

@@ -34,6 +34,8 @@ def test_what_ends_the_options_is_refused(argument: str) -> None:
         ("-a 203001311200.30", {"a": "203001311200.30"}),
         ("-m abe", {"m": "abe"}),
         ("-M a@b.org,c@d.org", {"M": "a@b.org,c@d.org"}),
+        ("-A 'DOM\\user 1'", {"A": "DOM\\user 1"}),
+        ("-A user@site.org", {"A": "user@site.org"}),
         ("-p -1024", {"p": "-1024"}),
         ("-P 'my.project'", {"P": "my.project"}),
         ("-p 1 -A x", {"p": "1", "A": "x"}),
@@ -54,8 +56,8 @@ def test_a_users_name_for_the_job_is_read_and_left_out() -> None:
 @pytest.mark.parametrize(
     "argument",
     [
-        "-p 2000", "-p x", "-p", "-m xyz", "-a tomorrow", "-M 'a b'", "-A '$(id)'", "-A 'a;b'", "script.sh",
-        "-p 1 script", "-Z 1", "-P", "-A 'unclosed",
+        "-p 2000", "-p x", "-p", "-m xyz", "-a tomorrow", "-M 'a b'", "-M -S", "-M a@b.org,-S", "-A '$(id)'",
+        "-A 'a;b'", "script.sh", "-p 1 script", "-Z 1", "-P", "-A 'unclosed",
     ],
 )  # fmt: skip
 def test_bad_values_are_refused(argument: str) -> None:
@@ -87,6 +89,18 @@ def test_the_number_in_select_is_kept_to_be_compared() -> None:
 
 def test_what_belongs_to_a_node_goes_into_every_chunk() -> None:
     assert check(["-l mem=4gb -l ncpus=2"]).per_node == {"mem": "4gb", "ncpus": "2"}
+
+
+@pytest.mark.parametrize("size", ["64GB", "24gb", "100kw", "2mw", "4g", "5000000", "1.5tb", "10MB"])
+def test_sizes_are_qsubs_to_judge(size: str) -> None:
+    assert check([f"-l select=1:mem={size}", f"-l pmem={size}"]).per_node == {"mem": size}
+
+
+@pytest.mark.parametrize(("time", "seconds"), [("90", 90), ("2:30", 150), ("72:00:00", 259200), ("1:30:00.5", 5400),
+                                               ("1-12:00:00", None)])  # fmt: skip
+def test_times_are_qsubs_to_judge(time: str, seconds: int | None) -> None:
+    given_ = check([f"-l walltime={time}"])
+    assert (given_.resources, given_.walltime) == ({"walltime": time}, seconds)
 
 
 def test_a_sites_own_resource_is_taken_as_it_is_written() -> None:

@@ -135,3 +135,10 @@ def test_hosts_are_listed_once() -> None:
 
 def test_the_number_of_an_id() -> None:
     assert short_id("123.server.site") == "123"
+
+
+def test_an_owner_of_a_federated_directory_keeps_its_own_part() -> None:
+    for written, account in (("ada@login1.site.org", "ada"), ("ada@site.org@login1.site.org", "ada@site.org")):
+        found = job(PrintedRecord("7.s", {"Job_Name": "x", "job_state": "Q", "Job_Owner": written}), "ngpus")
+        assert found is not None
+        assert found.owner == account

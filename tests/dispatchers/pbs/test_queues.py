@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from tests.support.pbs.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobSpec, PoolNode, SlotType
 from trainmaster.dispatchers.pbs.config import NodePlacement, PbsOptions
 from trainmaster.dispatchers.pbs.formats import PrintedRecord, dsv, json_records
-from trainmaster.dispatchers.pbs.queues import Queue, queues
+from trainmaster.dispatchers.pbs.queues import Queue, queues, routed
 from trainmaster.dispatchers.pbs.resources import ChunkRequest
 
 OPTIONS = PbsOptions(container_run_type="none")
@@ -86,8 +87,76 @@ def test_without_nodes_a_queue_is_not_up() -> None:
     assert not made(node("a"), started="False").pool(OPTIONS).up
 
 
-def test_routing_queues_are_no_pools() -> None:
-    assert queues([queue("route", queue_type="Route")], [node("a")], None, OPTIONS) == {}
+def test_a_routing_queue_that_leads_to_no_queue_of_this_server_is_no_pool() -> None:
+    nowhere = [
+        queue("route", queue_type="Route"),
+        queue("far", queue_type="Route", route_destinations="big@other.site"),
+        queue("circle", queue_type="Route", route_destinations="circle"),
+    ]
+    assert queues(nowhere, [node("a")], PrintedRecord("s", {}), OPTIONS) == {}
+
+
+ROUTED = {"from_route_only": "True"}
+SITE = [
+    queue("prod", queue_type="Route", route_destinations="small,large"),
+    queue("all", queue_type="Route", route_destinations="prod,debug@s,big@other.site,all"),
+    queue("small", **ROUTED, resources_max__ngpus="2", resources_max__walltime="4:00:00"),
+    queue("large", **ROUTED, resources_max__walltime="24:00:00", resources_default__walltime="1:00:00"),
+    queue("debug"),
+]
+
+
+def test_a_routing_queue_is_a_pool_with_the_nodes_that_it_leads_to() -> None:
+    nodes = [node("a", queue="small"), node("b", queue="large"), node("c", queue="debug"), node("d", "down")]
+    found = queues(SITE, nodes, PrintedRecord("s.site.org", {"default_queue": "prod"}), OPTIONS)
+    prod, everything = found["prod"].pool(OPTIONS), found["all"].pool(OPTIONS)
+    assert [member.name for member in prod.members] == ["a", "b"]
+    assert (prod.slot_type, prod.slots_total, prod.is_default, prod.up) == (SlotType.CUDA, 8, True, True)
+    assert [member.name for member in everything.members] == ["a", "b", "c"]
+    assert (prod.max_walltime, found["prod"].default_walltime) == (86400, 3600)
+    assert everything.max_walltime is None
+    assert routed(found) == {"small": "prod", "large": "prod"}
+
+
+def test_nodes_that_two_queues_share_count_once() -> None:
+    prod = queues(SITE, [node("a"), node("b", "offline")], PrintedRecord("s", {}), OPTIONS)["prod"].pool(OPTIONS)
+    assert (prod.slots_total, [member.name for member in prod.members]) == (4, ["a", "b"])
+
+
+def test_a_routing_queue_takes_what_one_of_its_queues_takes() -> None:
+    prod = queues(SITE, [node("a"), node("b")], PrintedRecord("s", {}), OPTIONS)["prod"]
+    four = ChunkRequest(1, gpus=4)
+    assert prod.complaints(spec(slots=4), four, 7200, OPTIONS) == []
+    assert prod.complaints(spec(slots=4), four, 200_000, OPTIONS) == [
+        "The job asks for 200000 s (-l walltime), and pool prod allows 86400 s."
+    ]
+    closed = [replace(one, attributes={**one.attributes, "resources_max.ngpus": "2"}) for one in SITE[:4]]
+    prod = queues(closed, [node("a")], PrintedRecord("s", {}), OPTIONS)["prod"]
+    assert prod.complaints(spec(slots=4), four, 7200, OPTIONS) == [
+        "The job asks for 4 of ngpus, and queue prod allows 2 at most."
+    ]
+
+
+def test_a_routing_queue_whose_queues_are_closed_takes_nothing() -> None:
+    shut = [replace(one, attributes={**one.attributes, "enabled": "False"}) for one in SITE[2:4]]
+    assert not queues([SITE[0], *shut], [node("a")], None, OPTIONS)["prod"].pool(OPTIONS).up
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ({"resources_available__ngpus": "a100,a100"}, "PBS prints ngpus='a100,a100'"),
+        ({"resources_available__ngpus": "", "resources_available__gpus": "4"}, "has gpus=4, and no ngpus"),
+        ({"resources_available__ngpus": "", "resources_available__naccelerators": "2"}, "has naccelerators=2"),
+    ],
+)
+def test_gpus_that_cannot_be_counted_are_never_taken_for_none(attributes: dict[str, str], words: str) -> None:
+    pool = made(node("a", **attributes)).pool(OPTIONS)
+    assert pool.slot_type is SlotType.CUDA
+    (problem,) = pool.problems
+    assert words in problem.text
+    chosen = PbsOptions(container_run_type="none", slot_type="cpu")
+    assert made(node("a", **attributes), options=chosen).pool(chosen).problems == ()
 
 
 def test_virtual_nodes_of_a_host_count_together() -> None:

@@ -125,3 +125,30 @@ def test_what_is_reserved_beyond_what_was_asked_for_is_told(
     spec = JobSpec("det-1", "1", "main", slots, slot_type, slots_per_node=4)
     assert dispatcher.remarks(spec) == ([said] if said else [])
     assert dispatcher.remarks(replace(spec, single_node=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "trains", "said"),
+    [
+        ([], True, None),
+        (["--time=2"], True, "120 s leaves no time to train"),
+        (["--time=4:00:00 --time-min=1"], True, "60 s leaves no time to train"),
+        (["--time=3"], True, None),
+        (["--time=UNLIMITED"], True, None),
+        (["--time=1"], False, None),  # a shell saves nothing
+    ],
+)
+def test_a_time_limit_that_leaves_no_time_to_train_is_refused_with_the_smallest_that_does(
+    tmp_path: Path, words: list[str], trains: bool, said: str | None
+) -> None:
+    gone = {name: f"/nonexistent/{name}" for name in ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")}
+    options = {"commands": gone, "container_run_type": "none"}
+    dispatcher = SlurmDispatcher(Setup(name="x", prefix="det-", job_root=tmp_path, options=options))
+    spec = JobSpec("det-1", "1", "main", 1, SlotType.CUDA, options={"sbatch_args": words}, trains=trains)
+    found = dispatcher.check(spec)
+    if said is None:
+        assert found == []
+    else:
+        (sentence,) = found
+        assert said in sentence
+        assert sentence.endswith("(walltime_grace). The smallest limit that works is --time=3.")

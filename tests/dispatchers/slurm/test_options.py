@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmaster.dispatchers.batch.arguments import BadOption
-from trainmaster.dispatchers.slurm.options import ALLOWED, RESERVED, check, walltime
+from trainmaster.dispatchers.slurm.options import ALLOWED, RESERVED, check, shortest_walltime, walltime
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,23 @@ def test_what_determined_accepts_is_accepted(argument: str, options: dict[str, s
         ("-v", {}),
         ("--nice", {"nice": None}),
         ("--nice=-5", {"nice": "-5"}),
+        ("--mem=64GB", {"mem": "64GB"}),
+        ("--mem=24gb --tmp=1T", {"mem": "24gb", "tmp": "1T"}),
+        ("--mem-per-cpu=4000MB --mem-per-gpu=500K", {"mem-per-cpu": "4000MB", "mem-per-gpu": "500K"}),
+        ("--time=1-12", {"time": "1-12"}),
+        ("-t UNLIMITED", {"time": "UNLIMITED"}),
+        ("--time=infinite --time-min=-1", {"time": "infinite", "time-min": "-1"}),
+        (
+            "--mail-user=a@b.org,c.d@e.org --mail-type=END,TIME_LIMIT_80",
+            {"mail-user": "a@b.org,c.d@e.org", "mail-type": "END,TIME_LIMIT_80"},
+        ),
+        ("--begin='now + 3 days'", {"begin": "now + 3 days"}),
+        ("--licenses='matlab@server:1|maple:2'", {"licenses": "matlab@server:1|maple:2"}),
+        ("--constraint='[rack1*2&rack2*4]'", {"constraint": "[rack1*2&rack2*4]"}),
+        ("--core-spec=0 --exclusive=job", {"core-spec": "0", "exclusive": "job"}),
+        ("--account=bio@site.org", {"account": "bio@site.org"}),
+        ("--gpus-per-task=2080ti:1", {"gpus-per-task": "2080ti:1"}),
+        ("--gpus-per-socket=1g.5gb:1,3g.20gb:2", {"gpus-per-socket": "1g.5gb:1,3g.20gb:2"}),
     ],
 )
 def test_spellings_become_canonical(argument: str, options: dict[str, str | None]) -> None:
@@ -84,6 +101,13 @@ def test_the_last_one_wins_and_lists_add_up() -> None:
         ("-y", "not known"),
         ("--mem=1G;reboot", "takes a size"),
         ("--", "not configurable"),
+        ("--mail-user=-S", "takes mail addresses"),
+        ("--mail-user=a@b.org,-S", "takes mail addresses"),
+        ("--nodelist=/etc/passwd", "takes node names"),
+        ("--gres=gres/gpu:2080ti:1", "may not ask for GPUs"),
+        ("--gres=gres:gpu=1", "may not ask for GPUs"),
+        ("--gres=help", "submits nothing"),
+        ("--account='$(id)'", "takes text without"),
     ],
 )
 def test_anything_else_is_refused_in_words(argument: str, words: str) -> None:
@@ -112,8 +136,26 @@ def test_whatever_comes_in_only_listed_keys_and_plain_values_come_out(arguments:
 
 @pytest.mark.parametrize(
     ("time", "seconds"),
-    [("90", 5400), ("1:30", 90), ("1:30:00", 5400), ("2-0", 172800), ("1-2:30", 95400), ("UNLIMITED", None)],
+    [
+        ("90", 5400),
+        ("1:30", 90),
+        ("1:30:00", 5400),
+        ("2-0", 172800),
+        ("1-2:30", 95400),
+        ("1-12", 129600),
+        ("UNLIMITED", None),
+        ("unlimited", None),
+        ("-1", None),
+        ("1-2:3:4:5", None),
+    ],
 )
 def test_the_time_limit_in_seconds(time: str, seconds: int | None) -> None:
-    assert walltime({"time": time}) == seconds
+    assert walltime({"time": time}, 60) == seconds
+    assert walltime({}, 60) == 60
     assert walltime({}) is None
+
+
+def test_the_shortest_limit_that_slurm_may_give() -> None:
+    assert shortest_walltime({}, 3600) == 3600
+    assert shortest_walltime({"time": "2:00:00", "time-min": "10"}, 3600) == 600
+    assert shortest_walltime({"time": "0"}, 3600) is None

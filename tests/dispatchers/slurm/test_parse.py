@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.slurm.recorded import MARK, recorded
-from trainmaster.dispatchers.base import PoolNode
+from trainmaster.dispatchers.base import JobSpec, PoolNode, SlotType
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.commands import end_mark
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.exits import SlurmExit
 from trainmaster.dispatchers.slurm.partitions import partitions
+from trainmaster.dispatchers.slurm.resources import GpuDialect, plan
 
 
 def by_name(text: str) -> dict[str, parse.QueueLine]:
@@ -162,11 +163,66 @@ def test_host_lists(text: str, hosts: list[str]) -> None:
         ("gpu:a100:4(S:0-1),gpu:v100:2,shard:8", 6, ("a100", "v100")),
         ("gpu:(null):0(IDX:N/A)", 0, ()),
         ("gpu:a100:3(IDX:0-1,3)", 3, ("a100",)),
+        ("gpu:2080ti:4(S:0-1)", 4, ("2080ti",)),
+        ("gpu:3090:8", 8, ("3090",)),
+        ("gpu:1g.5gb:7,gpu:a100_3g.20gb:2", 9, ("1g.5gb", "a100_3g.20gb")),
+        ("gpu:nvidia_h100_80gb_hbm3_1g.10gb+me:7(S:0)", 7, ("nvidia_h100_80gb_hbm3_1g.10gb+me",)),
+        ("craynetwork:4,gpu:4(S:0-1),gpu:mi250:8(S:0)", 12, ("mi250",)),
+        ("gpu", 1, ()),
+        ("gpu:tesla", 1, ("tesla",)),
+        ("gpu:a100:no_consume:2", 2, ("a100",)),
+        ("gpu:2080ti:0(IDX:N/A)", 0, ("2080ti",)),
+        ("GPU:2", 2, ()),
+        ("gpumem:5,gpu_shares:8,mps:100", 0, ()),
         ("(null)", 0, ()),
     ],
 )
 def test_gpus(text: str, count: int, types: tuple[str, ...]) -> None:
     assert parse.gpus(text) == (count, types)
+
+
+@pytest.mark.parametrize("text", ["gpu:a100:lots", "gpu:", "gpu:a100:4(S:0),gpu:v100:two"])
+def test_text_about_gpus_without_a_number_is_kept(text: str) -> None:
+    assert parse.read_gpus(text).unread == (text.rpartition(",")[2],)
+
+
+def sinfo_line(gres: str, *, partition: str = "gpu", node: str = "g1", used: str = "gpu:0", state: str = "idle") -> str:
+    fields = (partition, node, state, "0/8/0/8", gres, used, "infinite", "n/a", "up", "64000")
+    return "".join(f"{field}{MARK}" for field in fields) + "\n"
+
+
+def test_nodes_that_take_no_jobs_are_not_counted_as_free() -> None:
+    away = ("drained", "draining", "drained*", "down", "down*", "idle*", "fail", "failing", "inval", "future")
+    states = ("idle", "mixed", *away)
+    text = "".join(sinfo_line("gpu:4", node=f"g{number}", state=state) for number, state in enumerate(states))
+    pool = partitions(parse.nodes(text, MARK)[0], SlurmOptions())["gpu"].pool(SlurmOptions())
+    assert (pool.nodes, pool.slots_total) == (2, 8)
+    assert [member.enabled for member in pool.members] == [True, True, *(False for _ in away)]
+
+
+def test_a_nodes_gpus_are_never_taken_for_none() -> None:
+    text = sinfo_line("gpu:a100:lots") + sinfo_line("(null)", partition="cpu", node="c1")
+    found = partitions(parse.nodes(text, MARK)[0], SlurmOptions())
+    gpu, cpu = (found[name].pool(SlurmOptions()) for name in ("gpu", "cpu"))
+    assert (gpu.slot_type, cpu.slot_type) == (SlotType.CUDA, SlotType.CPU)
+    (problem,) = gpu.problems
+    assert "node g1 in partition gpu cannot be counted: sinfo prints 'gpu:a100:lots'" in problem.text
+    assert cpu.problems == ()
+    spec = JobSpec("det-1", "1", "gpu", 4, SlotType.CUDA)
+    request = plan(4, SlotType.CUDA, GpuDialect.TRES, node_size=found["gpu"].node_size() or None)
+    assert found["gpu"].complaints(spec, None, request, None) == []  # Slurm knows better
+
+
+def test_a_node_with_several_kinds_of_gpus_has_only_so_many_of_each() -> None:
+    (node,) = parse.nodes(sinfo_line("gpu:2080ti:4(S:0-1),gpu:3090:2(S:1)"), MARK)[0]
+    partition = partitions([node], SlurmOptions())["gpu"]
+    assert (partition.node_size(), partition.node_size("2080ti"), partition.node_size("3090")) == (6, 4, 2)
+    assert partition.pool(SlurmOptions()).accelerator == "2080ti, 3090"
+    request = plan(3, SlotType.CUDA, GpuDialect.TRES, slots_per_node=3)
+    spec = JobSpec("det-1", "1", "gpu", 3, SlotType.CUDA)
+    assert partition.complaints(spec, "2080ti", request, None) == []
+    (complaint, _) = partition.complaints(spec, "3090", request, None)
+    assert complaint == "Pool gpu has no node with 3 GPUs; its largest has 2."
 
 
 def test_scontrol_of_real_jobs() -> None:
@@ -219,6 +275,9 @@ def test_everybodys_jobs_with_their_owners_and_sizes() -> None:
     ("allocated", "per_job", "per_node", "gpus"),
     [
         ("cpu=4,node=2,gres/gpu=4,gres/gpu:a100=4", "N/A", "gres:gpu:a100:2", 4),
+        ("cpu=4,mem=1G,node=1,gres/gpu:a100=1,gres/gpu:h100=2", "N/A", "N/A", 3),
+        ("cpu=4,node=2,gres/gpu=4,gres/gpu:1g.5gb=1", "N/A", "N/A", 4),
+        ("cpu=4,node=2", "N/A", "gres/gpu:2080ti=2", 4),
         ("cpu=4,node=2", "gres/gpu:3", "N/A", 3),
         ("cpu=4,node=2", "", "gres/gpu:a100:2,gres/shard:8", 4),
         ("", "", "", 0),

@@ -37,6 +37,7 @@ class Script:
             walltime=walltime,
             multi_node=nodes > 1,
             cpus_per_task=cpus,
+            locale=["LANG", "LC_ALL"],
         )
         given = {"PATH": f"{self.folder}:{os.environ['PATH']}", "SLURM_JOB_NUM_NODES": str(nodes), **environ}
         path = self.folder.with_name("script")

@@ -74,11 +74,11 @@ class Listed(LocalDispatcher):
 class Loop:
     """A cluster's loop that takes its passes when it is told to."""
 
-    def __init__(self, attempts: Attempts, folder: Path) -> None:
+    def __init__(self, attempts: Attempts, folder: Path, settings: Settings = SETTINGS) -> None:
         self.name = next(NAMES)
         self.dispatcher = Listed(Setup(name=self.name, prefix="det-", job_root=folder))
         one = Cluster(self.name, self.dispatcher, folder)
-        self._loop = ClusterLoop(attempts.store, SETTINGS, Clusters([one]), one, Wakeups())
+        self._loop = ClusterLoop(attempts.store, settings, Clusters([one]), one, Wakeups())
 
     def passes_until(self, seen: Callable[[], bool], what: str) -> None:
         def look() -> bool:
@@ -148,6 +148,21 @@ def test_only_cancellations_that_something_speaks_against_are_asked_about(
     assert {name for name in names if outcomes[name].kind is lost} == {again, refused}
     assert {outcome.kind for outcome in outcomes.values()} == {lost, OutcomeKind.CANCELLED}
     assert outcomes[refused].text.startswith("The scheduler gave the job its nodes, cancelled it and never started")
+
+
+def test_a_job_that_a_listing_leaves_out_is_not_given_up(
+    attempts: Attempts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[str] = []
+    monkeypatch.setattr(endings, "end_together", lambda _store, _settings, _number, outcomes: ends.extend(outcomes))
+    loop = Loop(attempts, tmp_path, replace(SETTINGS, lost_after=0.2))
+    name = attempts.attempt(dispatcher=loop.name, lease_job="1", leased_at=now())
+    loop.dispatcher.words = {name: Explanation("It runs.", JobState.RUNNING)}
+    loop.passes_until(lambda: len(loop.dispatcher.explained) >= 5, "more questions than the silence allows")
+    assert ends == []
+    loop.dispatcher.words = {name: Explanation("Nothing is known of it.")}
+    loop.passes_until(lambda: name in ends, "the end of a job that is not there")
+    loop.dispatcher.close()
 
 
 def test_a_job_that_is_slow_to_leave_is_asked_again_only_after_a_while(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,6 +60,23 @@ def test_rule(trial: t.Trial, event: t.Event, state: State, expected: list[str])
 def test_walltime_with_a_checkpoint_is_not_charged() -> None:
     after, _ = t.step(active(restarts=1), ended(OutcomeKind.WALLTIME, saved=True))
     assert after.restarts == 1
+
+
+@pytest.mark.parametrize("outcome", [OutcomeKind.WALLTIME, OutcomeKind.STOPPED, OutcomeKind.PREEMPTED])
+def test_time_limits_that_let_nothing_get_further_end_the_trial_with_a_reason(outcome: OutcomeKind) -> None:
+    for stalled in range(t.MAX_STALLED):
+        assert t.step(active(), replace(ended(outcome, saved=True), stalled=stalled))[0].state is State.ACTIVE
+    after, decisions = t.step(active(), replace(ended(outcome, saved=True), stalled=t.MAX_STALLED))
+    assert after.state is State.ERROR
+    assert after.restarts == 0
+    assert any(
+        "3 in a row that reached its time limit without a checkpoint of later steps" in str(d) for d in decisions
+    )
+
+
+def test_limits_that_cost_restarts_are_counted_by_these() -> None:
+    after, _ = t.step(active(restarts=0), replace(ended(OutcomeKind.WALLTIME), stalled=t.MAX_STALLED))
+    assert (after.state, after.restarts) == (State.ACTIVE, 1)
 
 
 def test_failure_is_charged_and_setbacks_are_forgotten() -> None:

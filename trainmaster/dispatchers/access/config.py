@@ -12,7 +12,9 @@ from trainmaster.config.resource_managers import DispatcherOptions
 from trainmaster.config.shapes import AbsolutePath, Line, Name, Port, Positive, Section, one_of, wrong
 
 HELPER = "/usr/local/libexec/trainmaster-helper"
-_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
+# A dash would begin an option, "#" a number for sudo. What else names may hold is for the machine's directory to say:
+# user@site.org, DOM\\user, blanks, digits.
+_USER = re.compile(r"(?![-#]|\.{1,2}$)[^\x00-\x1f\x7f-\x9f/:]{1,256}")
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}")
 
 

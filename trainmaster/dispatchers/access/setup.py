@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from trainmaster.dispatchers.access.config import HELPER
@@ -15,7 +16,12 @@ SUDOERS = "/etc/sudoers.d/trainmaster"
 
 def sudoers_line(account: str = ACCOUNT, program: str = HELPER, group: str = GROUP) -> str:
     """Return the sudoers rule: without arguments, without SETENV, never as root."""
-    return f'{account} ALL=(%{group},!root) NOPASSWD: {program} ""'
+    return f'{_escaped(account)} ALL=(%{_escaped(group)},!root) NOPASSWD: {_escaped(program)} ""'
+
+
+def _escaped(name: str) -> str:
+    """Return a name as sudoers(5) reads it: groups of directories have blanks, "@" and backslashes."""
+    return re.sub(r"([^A-Za-z0-9_./-])", r"\\\1", name)
 
 
 def policy(

@@ -21,6 +21,8 @@ from typing import Protocol
 import plumbum
 from plumbum.commands.processes import CommandNotFound
 
+from trainmaster.inherited import with_own_limits
+
 CHUNK = 64 * 1024  # bytes read or written at once
 COMPLAINT = 64 * 1024  # bytes of standard error that are kept
 GOES_ON = 2.0  # seconds to wait for an ended program to exit
@@ -73,7 +75,7 @@ class ProcessChannel:
         """Raises NotStarted."""
         # A file, because an ssh connection that stays open for later commands keeps standard error open.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        words = ("-i", *(f"{name}={value}" for name, value in environment.items()), *argv)
+        words = ("-i", *(f"{name}={value}" for name, value in environment.items()), *with_own_limits(argv))
         try:
             self._process = plumbum.local["/usr/bin/env"][words].popen(
                 stdin=PIPE, stdout=PIPE, stderr=self._errors, new_session=True, cwd="/"

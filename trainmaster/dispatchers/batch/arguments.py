@@ -19,6 +19,11 @@ class ArgumentKind:
     optional: bool = False  # may be given without a value
 
 
+_ADDRESS = r"[A-Za-z0-9_%+][A-Za-z0-9_.%+=/@!#~-]{0,253}"
+# The first character keeps an address from being an option of the site's mail program.
+MAIL_ADDRESSES = ArgumentKind(rf"{_ADDRESS}(, ?{_ADDRESS}){{0,31}}", "mail addresses separated by commas")
+
+
 def split(argument: str, scheduler: str) -> list[str]:
     """Split one entry of the list as a shell would; messages name the `scheduler`. Raises BadOption."""
     if any(ord(character) < 32 or ord(character) == 127 for character in argument):

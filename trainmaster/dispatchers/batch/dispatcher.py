@@ -42,6 +42,7 @@ from trainmaster.templates import ControlCharacter
 SIGNALS = {Signal.PREEMPT: "USR2", Signal.TERMINATE: "TERM"}
 
 
+_SHORTEST_TRAINING = 60  # seconds that a time limit must leave
 # Determined's text for jobs of batch schedulers; users' scripts match it.
 WAITING = "HPC job waiting to be scheduled: "
 
@@ -94,6 +95,21 @@ class BatchDispatcher:
         except UnknownRuntime as error:
             found.append(str(error))
         return found
+
+    def _too_short(self, spec: JobSpec, limit: int | None, longest: int | None, option: str) -> list[str]:
+        """Refuse a time limit in seconds that ends a trial's attempt before it can train. `option`: how a limit is
+        asked for, with {minutes}; `longest`: what the pool allows."""
+        grace = spec.walltime_grace
+        if not spec.trains or limit is None or limit > grace:
+            return []
+        minutes = -(-(grace + _SHORTEST_TRAINING) // 60)
+        text = (
+            f"The time limit of {limit} s leaves no time to train: trials are asked to save their work {grace} s "
+            "before it (walltime_grace). "
+        )
+        if longest is not None and longest < minutes * 60:
+            return [f"{text}Pool {spec.pool} allows {longest} s, which is too short for that."]
+        return [f"{text}The smallest limit that works is {option.format(minutes=minutes)}."]
 
     def _admit(self, spec: JobSpec) -> JobFolderAccess:
         """Check a job before its submit, and return its folder. Raises Rejected."""

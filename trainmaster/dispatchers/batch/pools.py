@@ -56,6 +56,11 @@ class KnownPools(Generic[PoolT]):
         except DispatcherError:
             return None
 
+    def cached(self) -> Mapping[str, PoolT]:
+        """Return the last answer; empty before the first."""
+        with self._lock:
+            return self._known
+
     def of_cpus(self) -> set[str]:
         """Return the names of cached pools whose slots are CPUs."""
         with self._lock:

@@ -118,7 +118,7 @@ def _items(value: Any) -> Iterator[Any]:
 def check_account(policy: HelperPolicy, wanted: Optional[str]) -> pwd.struct_passwd:
     """Return the account that this process runs as. Raises RequestRefused for root, system accounts and denied ones."""
     account = pwd.getpwuid(os.geteuid())
-    if wanted is not None and wanted != account.pw_name:
+    if wanted is not None and not _is_name_of(wanted, account):
         raise RequestRefused("this is the account %s, not %s" % (account.pw_name, wanted))
     if policy.job_roots is None and wanted is None:
         return account
@@ -128,6 +128,14 @@ def check_account(policy: HelperPolicy, wanted: Optional[str]) -> pwd.struct_pas
     for name in sorted({group.gr_name for group in grp.getgrall() if group.gr_gid in mine} & set(policy.denied_groups)):
         raise RequestRefused("jobs never run as %s, a member of the group %s" % (account.pw_name, name))
     return account
+
+
+def _is_name_of(name: str, account: pwd.struct_passwd) -> bool:
+    """Whether the machine's directory knows an account by `name`, perhaps beside its own: DOM\\user and user."""
+    try:
+        return name == account.pw_name or pwd.getpwnam(name).pw_uid == account.pw_uid
+    except (KeyError, ValueError):
+        return False
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
@@ -171,10 +179,12 @@ def run(policy: HelperPolicy, account: pwd.struct_passwd, request: Mapping[str, 
     program = shutil.which(argv[0], path=environment["PATH"])
     if program is None:
         return {"not_found": True, "stderr": "%s is not found on PATH %s" % (argv[0], environment["PATH"])}
+    before = os.umask(0o022)  # sbatch passes it on to the job
     process = subprocess.Popen(
         [program, *argv[1:]], env=environment, cwd="/", start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
+    os.umask(before)
     timed_out = False
     try:
         out, err = process.communicate(str(request.get("stdin", "")).encode(), timeout=float(request["deadline"]))
@@ -194,7 +204,9 @@ def _allowed_program(policy: HelperPolicy, argv: Sequence[str]) -> str:
     name = os.path.basename(argv[0])
     if name not in PROGRAMS:
         raise RequestRefused("%r is not one of the scheduler's commands" % argv[0])
-    if name == "scontrol" and [word for word in argv[1:] if word not in ("--details", "--oneliner")][:1] != ["show"]:
+    if name == "scontrol" and [word for word in argv[1:] if word not in ("--all", "--details", "--oneliner")][:1] != [
+        "show"
+    ]:
         raise RequestRefused("scontrol may only be used as scontrol show")
     program = policy.programs.get(name) or shutil.which(name, path=SITES)
     if program is None or not os.path.isabs(program):

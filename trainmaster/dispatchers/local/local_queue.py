@@ -27,6 +27,7 @@ from trainmaster.dispatchers.local.local_job import YOUNG, LocalJob
 from trainmaster.dispatchers.local.options import LocalOptions
 from trainmaster.dispatchers.local.processes import kill_job, marks_alive
 from trainmaster.files import replace_file
+from trainmaster.inherited import with_own_limits
 from trainmaster.templates import render
 
 log = logging.getLogger(__name__)
@@ -209,7 +210,7 @@ class LocalQueue:
         replace_file(script, text)
         with (job.folder / "output.txt").open("ab") as output:
             self._children[job.token] = subprocess.Popen(
-                [self._options.bash, str(script)],
+                with_own_limits([self._options.bash, str(script)]),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

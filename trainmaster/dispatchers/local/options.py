@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -47,6 +47,9 @@ class LocalOptions(DispatcherOptions):
                 f"{only} only."
             )
         return made
+
+    def pool_names(self) -> Sequence[str]:
+        return [self.pool_name]
 
     def container(self, name: str) -> ContainerRuntime:
         """Return the container runtime called `name`. Raises UnknownRuntime."""

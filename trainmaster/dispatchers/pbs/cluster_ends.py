@@ -38,7 +38,7 @@ class PbsEnd:
         return (
             (self.status is None or job.exit_status == self.status)
             and (not self.substates or job.substate in self.substates)
-            and (not self.by or by.partition("@")[0].lower() in self.by)
+            and (not self.by or account_of(by).lower() in self.by)
             and (not self.comment or re.search(self.comment, job.comment, re.IGNORECASE) is not None)
             and (not self.unfinished or (job.exit_status is None and job.substate != TERMINATED and not by))
         )
@@ -121,6 +121,11 @@ def find(job: PbsJob) -> PbsEnd | None:
     """Return the way in which PBS itself ended an ended job; None when it did not."""
     by = deleted_by(job)
     return next((row for row in ENDS if row.matches(job, by)), None)
+
+
+def account_of(owner: str) -> str:
+    """Return the account of "account@host"; it may be user@site.org itself."""
+    return owner.rpartition("@")[0] or owner
 
 
 def deleted_by(job: PbsJob) -> str:

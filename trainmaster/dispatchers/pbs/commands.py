@@ -57,7 +57,7 @@ def submit(programs: PbsPrograms, job: QsubRequest) -> list[str]:
     folder for temporary files stay there for ever, openpbs#2505.) No variable is exported (`-v`, `-V`): anybody may
     read them.
     """
-    words = [programs.qsub, "-f", "-N", job.token, "-q", job.queue, "-r", "n", "-W", "umask=0077"]
+    words = [programs.qsub, "-f", "-N", job.token, "-q", job.queue, "-r", "n", "-W", "umask=0022"]
     words += ["-j", "oe", "-o", "localhost:/dev/null", "-m", job.user_options.get("m", "n")]
     words += ["-l", f"select={job.select}", "-l", f"place={job.place}"]
     for name, value in job.resources.items():

@@ -36,7 +36,7 @@ from trainmaster.dispatchers.pbs.endings import in_words
 from trainmaster.dispatchers.pbs.formats import PrintedRecord
 from trainmaster.dispatchers.pbs.history import RecentlyEnded
 from trainmaster.dispatchers.pbs.parse import PbsJob, truth
-from trainmaster.dispatchers.pbs.queues import Queue, queues
+from trainmaster.dispatchers.pbs.queues import Queue, queues, routed
 from trainmaster.dispatchers.pbs.reasons import explain_reason
 from trainmaster.dispatchers.pbs.states import PbsExit, canceller, map_state, preempted
 from trainmaster.templates import render
@@ -105,7 +105,10 @@ class PbsDispatcher(BatchDispatcher):
         return self._hidden_jobs("query_other_jobs is off", 'qmgr -c "set server operators += {account}@*"')
 
     def pools(self) -> Sequence[Pool]:
-        return [queue.pool(self._options) for queue in self._queues.all(fresh=True).values()]
+        """Return the queues that people submit to; those that only a routing queue feeds are part of it."""
+        found = self._queues.all(fresh=True)
+        inner = routed(found)
+        return [queue.pool(self._options) for name, queue in found.items() if name not in inner]
 
     def _ask_queues(self, _before: Mapping[str, Queue]) -> dict[str, Queue]:
         """Raises Unreachable, Transient."""
@@ -128,10 +131,12 @@ class PbsDispatcher(BatchDispatcher):
             return found  # the cluster does not answer, so its queues are not known
         queue = known.get(spec.pool)
         if queue is None:
-            found.append(f"PBS has no execution queue {spec.pool!r}; there are {', '.join(known) or 'none'}.")
+            found.append(f"PBS has no queue {spec.pool!r} with nodes; there are {', '.join(known) or 'none'}.")
         else:
             request = self._request(spec, queue)
             found += queue.complaints(spec, request, given.walltime, self._options)
+            limit = given.shortest_walltime or given.walltime or queue.default_walltime
+            found += self._too_short(spec, limit, queue.max_walltime, "-l walltime=0:{minutes}:00")
             found += _count_complaints(given, request)
         return found
 
@@ -217,12 +222,13 @@ class PbsDispatcher(BatchDispatcher):
         )
 
     def _external(self, live: Sequence[PbsJob]) -> tuple[ExternalJob, ...]:
-        """Return other users' jobs that wait or run."""
+        """Return other users' jobs that wait or run, in the pools that they were submitted to."""
         cpus = self._queues.of_cpus()
+        pools = routed(self._queues.cached())
         return tuple(
             ExternalJob(
                 job_id=job.job_id,
-                pool=job.queue,
+                pool=pools.get(job.queue, job.queue),
                 user=job.owner,
                 state=map_state(job),
                 name=job.name[:100],

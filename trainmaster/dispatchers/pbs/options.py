@@ -11,20 +11,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.dispatchers.batch.arguments import ArgumentKind, BadOption, split
+from trainmaster.dispatchers.batch.arguments import MAIL_ADDRESSES, ArgumentKind, BadOption, split
 from trainmaster.dispatchers.pbs.parse import duration
 from trainmaster.dispatchers.pbs.resources import JOB_WIDE, PER_CHUNK
 
+_NAME = r"[^\x00-\x1f\x7f`$;<>\"'|&]"  # what never reaches a site's hook, which may be a shell script
+
 ALLOWED: Mapping[str, ArgumentKind] = {
-    "A": ArgumentKind(r"[A-Za-z0-9_.@+-]{1,128}", "an account's name"),
+    "A": ArgumentKind(rf"{_NAME}{{1,128}}", "an account's name"),
     "a": ArgumentKind(
         r"(?:\d{2}){4,6}(?:\.\d{2})?|\d{4}(?:\.\d{2})?", "a moment such as 203001311200 ([[CC]YY]MMDDhhmm[.SS])"
     ),
     "m": ArgumentKind(r"n|[abej]{1,4}", "n, or letters of a, b, e and j"),
-    "M": ArgumentKind(r"[A-Za-z0-9_.%+@-]+(?:,[A-Za-z0-9_.%+@-]+)*", "mail addresses separated by commas"),
+    "M": MAIL_ADDRESSES,
     "N": ArgumentKind(r"[A-Za-z0-9_.+-]{1,230}", "a name"),
     "p": ArgumentKind(r"[+-]?\d{1,4}", "a whole number from -1024 to 1023"),
-    "P": ArgumentKind(r"[A-Za-z0-9_.@-]{1,128}", "a project's name"),
+    "P": ArgumentKind(rf"{_NAME}{{1,128}}", "a project's name"),
 }
 # qsub's other options: set by trainmaster, or harmful in a job that the master follows.
 RESERVED = frozenset("cCeGhIjJkoqrRSuvVWXz")
@@ -37,10 +39,14 @@ _INSTEAD = {
 }
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 # qsub takes quoted strings with more in them; a resource's value has never needed it.
-_VALUE = re.compile(r"[A-Za-z0-9_./:@%+^-]{1,256}")
-_CHUNK_VALUE = re.compile(r"[A-Za-z0-9_./@%^-]{1,256}")
+_VALUE = re.compile(r"[^\x00-\x20\x7f`$;<>\"'|&,]{1,1024}")
+_CHUNK_VALUE = re.compile(r"[^\x00-\x20\x7f`$;<>\"'|&,:+=]{1,1024}")
 _SHARING = ("excl", "exclhost", "shared")
-_MEMORY = re.compile(r"\d{1,15}([kmgtp]?[bw])?", re.IGNORECASE)
+# qsub judges how sizes and times are written; these are for what can be neither.
+_SIZE = re.compile(r"\d[A-Za-z0-9.]{0,31}")
+_TIME = re.compile(r"\d[\d:.-]{0,31}")
+_SIZES = ("mem", "vmem", "pmem", "pvmem", "hbmem", "file")
+_TIMES = ("walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput")
 
 
 @dataclass
@@ -134,10 +140,9 @@ def _resources(text: str, given: Given, gpu_resource: str) -> None:
 def _of_job(name: str, value: str, given: Given) -> None:
     if not _VALUE.fullmatch(value):
         raise BadOption(f"PBS resource {name} has a value with characters that are not taken: {value!r}")
-    if (
-        name in ("walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput")
-        and duration(value) is None
-    ):
+    if name in _SIZES and not _SIZE.fullmatch(value):
+        raise BadOption(f"PBS resource {name} takes a size such as 4gb, not {value!r}")
+    if name in _TIMES and not _TIME.fullmatch(value):
         raise BadOption(f"PBS resource {name} takes a time such as 3600 or 1:30:00, not {value!r}")
     given.resources[name] = value
 
@@ -169,7 +174,7 @@ def _of_chunk(name: str, value: str, given: Given, gpu_resource: str) -> None:
         raise BadOption(f"PBS resource {name} is one of the whole job; write it as -l {name}={value}")
     if name in ("ncpus", "ompthreads") and not re.fullmatch(r"[1-9]\d{0,5}", value):
         raise BadOption(f"PBS resource {name} takes a whole number above 0, not {value!r}")
-    if name in ("mem", "vmem", "hbmem") and not _MEMORY.fullmatch(value):
+    if name in _SIZES and not _SIZE.fullmatch(value):
         raise BadOption(f"PBS resource {name} takes a size such as 4gb, not {value!r}")
     if not _CHUNK_VALUE.fullmatch(value):
         raise BadOption(f"PBS resource {name} has a value with characters that are not taken: {value!r}")

@@ -65,7 +65,7 @@ def job(record: PrintedRecord, gpu_resource: str) -> PbsJob | None:
     return PbsJob(
         job_id=record.name,
         name=record.get("Job_Name"),
-        owner=record.get("Job_Owner").partition("@")[0],
+        owner=record.get("Job_Owner").rpartition("@")[0],  # an account may be user@site.org
         state=record.get("job_state").strip(),
         queue=record.get("queue"),
         substate=integer(record.get("substate")),

@@ -2,19 +2,23 @@
 
 The hosts of a queue are those whose virtual nodes serve it: nodes that are bound to a queue (attribute `queue`) serve
 no other, partitions must agree, and a node must have what a queue adds to every chunk (`default_chunk.Qlist = gpu`).
+A routing queue has the hosts of the execution queues that it leads to, directly or through other routing queues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.dispatchers.base import JobSpec, Pool, PoolNode, SlotType
+from trainmaster.dispatchers.base import JobSpec, Pool, PoolNode, Problem, SlotType
 from trainmaster.dispatchers.pbs.config import NodePlacement, PbsOptions
 from trainmaster.dispatchers.pbs.formats import PrintedRecord
 from trainmaster.dispatchers.pbs.parse import duration, integer, truth
 from trainmaster.dispatchers.pbs.resources import ChunkRequest
 
+# What sites call GPUs, beside the resource that the administrator named.
+_LIKE_GPUS = re.compile(r"n?_?(gpus?|accelerators?|accels?)(_?count)?|accelerator_count|gres_gpus?", re.IGNORECASE)
 # States in which a node accepts no jobs until it is repaired (pbs_node_attributes(7B)).
 _AWAY = frozenset({"down", "offline", "stale", "state-unknown", "unresolvable", "maintenance", "sleep"})
 
@@ -34,7 +38,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Queue:
-    """An execution queue with the hosts that serve it."""
+    """A queue with the hosts that serve it."""
 
     name: str
     slot_type: SlotType
@@ -47,6 +51,8 @@ class Queue:
     max_walltime: int | None = None
     default_walltime: int | None = None
     limits: Mapping[str, int] = field(default_factory=dict)  # of one job: resources_max
+    leads_to: tuple[Queue, ...] = ()  # the execution queues of a routing queue
+    problems: tuple[Problem, ...] = ()  # with the GPUs of its hosts
 
     @property
     def _cpus(self) -> bool:
@@ -76,6 +82,7 @@ class Queue:
             max_walltime=self.max_walltime,
             up=self.enabled and self.started and not self.routed_only and bool(self.hosts),
             members=tuple(self._member(host, host.name in up) for host in self.all_hosts),
+            problems=() if options.pool(self.name).slot_type or options.slot_type else self.problems,
         )
 
     def _member(self, host: Host, up: bool) -> PoolNode:
@@ -88,9 +95,16 @@ class Queue:
         found = []
         if self.routed_only:
             return [f"Queue {self.name} takes jobs only from another queue (from_route_only)."]
+        found += self._complaints(spec, request, walltime, options)
+        inner = [queue._complaints(spec, request, walltime, options) for queue in self.leads_to]
+        # Which of them takes it is for PBS to say.
+        return found if found or not inner or not all(inner) else list(dict.fromkeys(each[0] for each in inner))
+
+    def _complaints(self, spec: JobSpec, request: ChunkRequest, walltime: int | None, options: PbsOptions) -> list[str]:
+        found = []
         kind = "CPUs" if self._cpus else "GPUs"
         # If a site does not configure GPUs in PBS, none are listed, and nothing is known of them.
-        size = self.node_size
+        size = 0 if self.problems and not self._cpus else self.node_size
         each = request.cpus if self._cpus else request.gpus
         if size and each > size:
             found.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
@@ -125,28 +139,143 @@ class Queue:
 def queues(
     listed: Sequence[PrintedRecord], nodes: Sequence[PrintedRecord], server: PrintedRecord | None, options: PbsOptions
 ) -> dict[str, Queue]:
-    """The execution queues of a server, in its order."""
+    """The queues of a server that lead to nodes, in its order."""
     of_server = server or PrintedRecord("", {})
+    execution = {
+        record.name: _execution_queue(record, nodes, of_server, options)
+        for record in listed
+        if record.get("queue_type").lower().startswith("e")
+    }
+    routes = {record.name: record for record in listed if record.get("queue_type").lower().startswith("r")}
     found = {}
     for record in listed:
-        if not record.get("queue_type").lower().startswith("e"):
-            continue
-        serving = [node for node in nodes if _serves(node, record, nodes)]
-        up = [node for node in serving if not _words(node.get("state")) & _AWAY]
-        found[record.name] = Queue(
-            name=record.name,
-            slot_type=options.slots_are(record.name, any(_available(node, options.gpu_resource) for node in serving)),
-            hosts=_hosts(up, options.gpu_resource),
-            all_hosts=_hosts(serving, options.gpu_resource),
-            enabled=truth(record.get("enabled")),
-            started=truth(record.get("started")),
-            is_default=of_server.get("default_queue").partition("@")[0] == record.name,
-            routed_only=truth(record.get("from_route_only")),
-            max_walltime=_limit("resources_max.walltime", record, of_server),
-            default_walltime=_limit("resources_default.walltime", record, of_server),
-            limits=_limits(record),
-        )
+        if record.name in execution:
+            found[record.name] = execution[record.name]
+        elif reached := [execution[name] for name in _reached(record, routes, of_server) if name in execution]:
+            found[record.name] = _routing_queue(record, reached, listed, nodes, of_server, options)
     return found
+
+
+def routed(found: Mapping[str, Queue]) -> dict[str, str]:
+    """Return the routing queue through which jobs come into each queue that people cannot choose."""
+    return {
+        inner.name: queue.name
+        for queue in reversed(list(found.values()))
+        for inner in queue.leads_to
+        if inner.routed_only
+    }
+
+
+def _reached(record: PrintedRecord, routes: Mapping[str, PrintedRecord], server: PrintedRecord) -> Iterator[str]:
+    """Yield the queues of this server that a routing queue leads to, each once: administrators may make circles. A
+    job that another server takes cannot be followed there."""
+    seen, waiting = {record.name}, [record]
+    while waiting:
+        for word in waiting.pop(0).get("route_destinations").split(","):
+            name, _, host = word.strip().partition("@")
+            if not name or name in seen or (host and _short(host) != _short(server.name)):
+                continue
+            seen.add(name)
+            if name in routes:
+                waiting.append(routes[name])
+            else:
+                yield name
+
+
+def _short(host: str) -> str:
+    return host.partition(":")[0].partition(".")[0].lower()
+
+
+def _routing_queue(
+    record: PrintedRecord,
+    reached: Sequence[Queue],
+    listed: Sequence[PrintedRecord],
+    nodes: Sequence[PrintedRecord],
+    server: PrintedRecord,
+    options: PbsOptions,
+) -> Queue:
+    """A routing queue that leads to the execution queues `reached`. Its own limits hold before theirs."""
+    inner = {queue.name for queue in reached}
+    open_ones = {queue.name for queue in reached if queue.enabled and queue.started}
+    serving = {
+        node.name: [queue.name for queue in listed if queue.name in inner and _serves(node, queue, nodes)]
+        for node in nodes
+    }
+    up = [node for node in nodes if open_ones.intersection(serving[node.name]) and _is_up(node)]
+    longest = [queue.max_walltime for queue in reached]
+    # Which of them a job gets is not known before; one that leaves a little early goes on in its next attempt.
+    shortest = [queue.default_walltime for queue in reached if queue.default_walltime is not None]
+    gpus = any(queue.slot_type is not SlotType.CPU for queue in reached)
+    return Queue(
+        name=record.name,
+        slot_type=options.slots_are(record.name, gpus),
+        hosts=_hosts(up, options.gpu_resource),
+        all_hosts=_hosts([node for node in nodes if serving[node.name]], options.gpu_resource),
+        enabled=truth(record.get("enabled")),
+        started=truth(record.get("started")),
+        is_default=_is_default(record, server),
+        routed_only=truth(record.get("from_route_only")),
+        max_walltime=duration(record.get("resources_max.walltime"))
+        or (None if None in longest else max(filter(None, longest), default=None)),
+        default_walltime=duration(record.get("resources_default.walltime")) or min(shortest, default=None),
+        limits=_limits(record),
+        leads_to=tuple(reached),
+        problems=tuple(dict.fromkeys(problem for queue in reached for problem in queue.problems)),
+    )
+
+
+def _is_default(record: PrintedRecord, server: PrintedRecord) -> bool:
+    return server.get("default_queue").partition("@")[0] == record.name
+
+
+def _execution_queue(
+    record: PrintedRecord, nodes: Sequence[PrintedRecord], server: PrintedRecord, options: PbsOptions
+) -> Queue:
+    serving = [node for node in nodes if _serves(node, record, nodes)]
+    up = list(filter(_is_up, serving))
+    problems = tuple(_gpu_problems(record.name, serving, options.gpu_resource))
+    has_gpus = bool(problems) or any(_available(node, options.gpu_resource) for node in serving)
+    return Queue(
+        name=record.name,
+        slot_type=options.slots_are(record.name, has_gpus),
+        hosts=_hosts(up, options.gpu_resource),
+        all_hosts=_hosts(serving, options.gpu_resource),
+        enabled=truth(record.get("enabled")),
+        started=truth(record.get("started")),
+        is_default=_is_default(record, server),
+        routed_only=truth(record.get("from_route_only")),
+        max_walltime=_limit("resources_max.walltime", record, server),
+        default_walltime=_limit("resources_default.walltime", record, server),
+        limits=_limits(record),
+        problems=problems,
+    )
+
+
+def _gpu_problems(queue: str, nodes: Sequence[PrintedRecord], gpu_resource: str) -> Iterator[Problem]:
+    """Yield what PBS prints of GPUs and cannot be counted: jobs must not train on the processors of such nodes."""
+    for node in nodes:
+        text = node.get(f"resources_available.{gpu_resource}").strip()
+        if text and integer(text) is None:
+            yield Problem(
+                f"The GPUs of node {node.name} in queue {queue} cannot be counted: PBS prints {gpu_resource}={text!r}.",
+                f"Make {gpu_resource} a number there, or name the resource that counts GPUs in gpu_resource.",
+            )
+            return
+    if any(node.get(f"resources_available.{gpu_resource}") for node in nodes):
+        return
+    for node in nodes:
+        for name, text in _resources(node, "resources_available.").items():
+            if _LIKE_GPUS.fullmatch(name) and integer(text):
+                yield Problem(
+                    f"Node {node.name} in queue {queue} has {name}={text}, and no {gpu_resource}.",
+                    f"If {name} counts the GPUs, set gpu_resource: {name}; else set slot_type: cpu for the queue in "
+                    "partition_overrides.",
+                )
+                return
+
+
+def _is_up(node: PrintedRecord) -> bool:
+    return not _words(node.get("state")) & _AWAY
 
 
 def _serves(node: PrintedRecord, queue: PrintedRecord, nodes: Sequence[PrintedRecord]) -> bool:

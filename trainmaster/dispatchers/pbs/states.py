@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import Canceller, JobState
-from trainmaster.dispatchers.pbs.cluster_ends import TERMINATED, deleted_by, find
+from trainmaster.dispatchers.pbs.cluster_ends import TERMINATED, account_of, deleted_by, find
 from trainmaster.dispatchers.pbs.parse import PbsJob
 
 _LETTERS = {
@@ -72,7 +72,7 @@ def _ended(job: PbsJob) -> JobState:
 
 def canceller(job: PbsJob) -> Canceller:
     """Who cancelled a job; the server's own names are not among those that get here (`cluster_ends`)."""
-    account = deleted_by(job).partition("@")[0]
+    account = account_of(deleted_by(job))
     return Canceller.PERSON if account not in ("", _ROOT) else Canceller.UNKNOWN
 
 

@@ -42,6 +42,11 @@ NODE_FIELDS = (
 ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList", "JobName")
 
 
+# Times are printed as epoch seconds, in whatever time zone the site and this machine are. For queries only: sbatch
+# would export the variable to jobs.
+IN_SECONDS = ("/usr/bin/env", "SLURM_TIME_FORMAT=%s")
+
+
 @dataclass(frozen=True)
 class SlurmPrograms:
     """Paths of Slurm's commands."""
@@ -115,13 +120,21 @@ def queue(programs: SlurmPrograms, mark: str, *, everybody: bool = False, oldest
     whose = () if everybody else ("--me",)
     names = (*QUEUE_FIELDS[:-1], *(OWNER_FIELDS if everybody else ()), QUEUE_FIELDS[-1])
     fields = ",".join(f"{name}:{end_mark(mark) if name == 'Name' else mark}" for name in names)
-    return [programs.squeue, *whose, "--states=all", f"--sort={'' if oldest_first else '-'}i", f"--Format={fields}"]
+    return [
+        *IN_SECONDS,
+        programs.squeue,
+        "--all",
+        *whose,
+        "--states=all",
+        f"--sort={'' if oldest_first else '-'}i",
+        f"--Format={fields}",
+    ]
 
 
 def nodes(programs: SlurmPrograms, mark: str, *, backwards: bool = False) -> list[str]:
-    """Build the query for every node in every partition, with a heading."""
+    """Build the query for every node in every partition, hidden ones too, with a heading."""
     fields = ",".join(f"{name}:{mark}" for name in NODE_FIELDS)
-    return [programs.sinfo, "--Node", f"--sort={'-' if backwards else ''}N", f"--Format={fields}"]
+    return [programs.sinfo, "--all", "--Node", f"--sort={'-' if backwards else ''}N", f"--Format={fields}"]
 
 
 def cancel(programs: SlurmPrograms, job_ids: Sequence[str]) -> list[list[str]]:
@@ -135,12 +148,13 @@ def signal(programs: SlurmPrograms, job_ids: Sequence[str], name: str) -> list[l
 
 
 def show_job(programs: SlurmPrograms, job_id: str) -> list[str]:
-    """With `--details`, because only then the highest status of the job's steps is printed."""
-    return [programs.scontrol, "--details", "--oneliner", "show", "job", job_id]
+    """With `--all`, because the job may be in a hidden partition, and with `--details`, because only then the highest
+    status of the job's steps is printed."""
+    return [programs.scontrol, "--all", "--details", "--oneliner", "show", "job", job_id]
 
 
 def show_config(programs: SlurmPrograms) -> list[str]:
-    return [programs.scontrol, "show", "config"]
+    return [*IN_SECONDS, programs.scontrol, "show", "config"]
 
 
 def version(programs: SlurmPrograms) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from trainmaster.dispatchers.base import (
 from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDispatcher
 from trainmaster.dispatchers.batch.pools import KnownPools
+from trainmaster.dispatchers.command_runner import LOCALE
 from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
 from trainmaster.dispatchers.slurm.cluster_ends import BY_NOBODY, LAUNCH_FAILED, find
@@ -45,6 +47,7 @@ from trainmaster.dispatchers.slurm.reasons import explain_reason
 from trainmaster.dispatchers.slurm.states import map_state, state_words
 from trainmaster.templates import render
 
+_TIME = "--time={minutes}"  # how a time limit is asked for
 _LONGEST_GRACE = 65535  # seconds; sbatch(1) --signal
 _BROKEN_RELEASES = ("22.05.5", "22.05.6", "22.05.7", "22.05.8")
 
@@ -62,9 +65,7 @@ class SlurmDispatcher(BatchDispatcher):
     def __init__(self, setup: Setup) -> None:
         """Raises Rejected for a wrong configuration."""
         options = SlurmOptions.read(setup.options)
-        # SLURM_TIME_FORMAT makes times epoch seconds, in whatever time zone the site and this machine are.
-        environment = {**options.client_environment, "SLURM_TIME_FORMAT": "%s"}
-        access = make_access(options, setup.job_root, environment=environment, path=options.job_path)
+        access = make_access(options, setup.job_root, environment=options.client_environment, path=options.job_path)
         super().__init__(setup, options, access)
         self._client = SlurmClient(options, access)
         self._partitions = KnownPools(self._ask_partitions, options.pools_cached_for)
@@ -148,13 +149,16 @@ class SlurmDispatcher(BatchDispatcher):
         try:
             known = self._partitions.all()
         except DispatcherError:
-            return found  # the cluster does not answer, so its partitions are not known
+            # The cluster does not answer, so its partitions are not known.
+            return found + self._too_short(spec, options.shortest_walltime(given, None), None, _TIME)
         partition = known.get(spec.pool)
         if partition is None:
             found.append(f"Slurm has no partition {spec.pool!r}; there are {', '.join(known) or 'none'}.")
         else:
             request = self._request(spec, partition)
             found += partition.complaints(spec, _asked(spec).gpu_type, request, options.walltime(given))
+            limit = options.shortest_walltime(given, partition.default_walltime)
+            found += self._too_short(spec, limit, partition.max_walltime, _TIME)
             try:
                 resources.check_gpus(given, request, spec.slots, spec.slot_type)
             except BadOption as error:
@@ -208,7 +212,7 @@ class SlurmDispatcher(BatchDispatcher):
             wckey=",".join(spec.labels) or None,
             exclude=excluded,
         )
-        limit = options.walltime(given) or (partition.default_walltime if partition else None)
+        limit = options.walltime(given, partition.default_walltime if partition else None)
         cores = given.get("cpus-per-task") or request.cores_each
         script = render(
             "slurm_job.sh.j2",
@@ -217,6 +221,7 @@ class SlurmDispatcher(BatchDispatcher):
             walltime=limit or 0,
             multi_node=request.multi_node,
             cpus_per_task=int(cores or 0),
+            locale=[name for name in LOCALE if name not in self._options.environment],
         )
         return job, script
 
@@ -297,6 +302,9 @@ class SlurmDispatcher(BatchDispatcher):
         facts = _Facts.of_controller(shown) if shown else None
         if facts is None:
             facts = self._from_accounting(ref)
+            if facts is not None and not facts.state.terminal:
+                # Accounting shows a job for ever as running whose end it missed ("runaway").
+                return Explanation(f"Slurm's controller does not remember job {ref.job_id}; accounting shows no end.")
         elif facts.state.terminal:
             with contextlib.suppress(DispatcherError):  # accounting does not answer; the controller's answer is used
                 facts = self._better(facts, self._from_accounting(ref))
@@ -441,8 +449,10 @@ def _asked(spec: JobSpec) -> Slurm:
 
 def _checked_gpu_type(spec: JobSpec) -> str | None:
     kind = _asked(spec).gpu_type
-    if kind is not None and not kind.replace("_", "").replace("-", "").replace(".", "").isalnum():
-        raise BadOption(f"slurm.gpu_type {kind!r} may hold letters, digits, '_', '.' and '-' only")
+    if kind is not None and not re.fullmatch(resources.GPU_TYPE, kind):
+        raise BadOption(
+            f"slurm.gpu_type {kind!r} may not hold blanks, quotes, commas, colons, parentheses and the like"
+        )
     return kind
 
 

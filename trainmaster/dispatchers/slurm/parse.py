@@ -7,8 +7,8 @@ so that a job's owner could forge a fixed separator.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from trainmaster.dispatchers.slurm.commands import OWNER_FIELDS, QUEUE_FIELDS, end_mark
@@ -51,6 +51,19 @@ class QueueLine:
 
 
 @dataclass(frozen=True)
+class Gpus:
+    """GPUs of a node or a job. `of_type`: their number by type, as far as types are named."""
+
+    count: int = 0
+    of_type: Mapping[str, int] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()  # parts of the text that are about GPUs and have no number that can be read
+
+    def of(self, kind: str | None) -> int:
+        """Return the number of GPUs of one type; of all types for None."""
+        return self.count if kind is None else self.of_type.get(kind, 0)
+
+
+@dataclass(frozen=True)
 class NodeLine:
     """One node in one partition as sinfo prints it."""
 
@@ -60,13 +73,20 @@ class NodeLine:
     state: str
     cpus_used: int
     cpus_total: int
-    gpus_total: int
+    gpus: Gpus
     gpus_used: int
-    gpu_types: tuple[str, ...]
     max_walltime: int | None
     default_walltime: int | None
     up: bool
     memory_mb: int
+
+    @property
+    def gpus_total(self) -> int:
+        return self.gpus.count
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        return tuple(self.gpus.of_type)
 
 
 def submitted_id(stdout: str) -> tuple[str, str] | None:
@@ -200,25 +220,52 @@ def _expand_one(part: str) -> list[str]:
 
 def gpus(text: str) -> tuple[int, tuple[str, ...]]:
     """Return number and types of GPUs in a Gres text such as "gpu:a100:4(S:0-1),gpu:2,shard:8"."""
-    total = 0
-    types: list[str] = []
-    for part in re.findall(r"(?:[^,(]|\([^)]*\))+", text):
-        found = re.fullmatch(r"gpu(?::([A-Za-z][^:(]*|\(null\)))?:(\d+)(?:\(.*\))?", part.strip())
-        if found:
-            total += int(found[2])
-            if found[1] and found[1] != "(null)":
-                types.append(found[1])
-    return total, tuple(types)
+    found = read_gpus(text)
+    return found.count, tuple(found.of_type)
+
+
+@lru_cache(REMEMBERED)
+def read_gpus(text: str) -> Gpus:
+    """Read a Gres or TRES text: "gpu:2080ti:4(S:0-1),gpu:2,shard:8", "gres/gpu:a100=2". Any text between the colons is
+    a type, also one that begins with a digit. A total beside typed numbers, as in "gres/gpu=4,gres/gpu:a100=4", counts
+    them again."""
+    of_type: dict[str, int] = {}
+    untyped = total = 0
+    unread: list[str] = []
+    for part in re.findall(r"(?:[^,(]|\([^)]*\)?)+", text):
+        name = re.match(r"\s*(?:gres[:/])?gpu(?![A-Za-z0-9_.-])", part, re.IGNORECASE)
+        if name is None:
+            continue
+        kind, number = _typed_count(part[name.end() :].strip())
+        if number is None:
+            unread.append(part.strip()[:100])
+        elif kind:
+            of_type[kind] = of_type.get(kind, 0) + number
+        elif part[name.end() :].startswith("="):
+            total += number
+        else:
+            untyped += number
+    return Gpus(max(total, untyped + sum(of_type.values())), of_type, tuple(unread))
+
+
+def _typed_count(text: str) -> tuple[str, int | None]:
+    """Read what comes after the name: ":a100:4(S:0-1)", ":4", "=2", ":a100=2", or a type alone, which is one GPU, as
+    for sbatch. None: there is no number."""
+    plain = re.sub(r"\((?!null\))[^)]*\)?", "", text).replace("=", ":").strip()
+    words = [word.strip() for word in plain.split(":") if word.strip() not in ("", "no_consume", "(null)")]
+    if not words:
+        return "", None if plain else 1
+    if words[-1].isdecimal():
+        return ":".join(words[:-1]), int(words[-1])
+    return (words[0], 1) if len(words) == 1 else ("", None)
 
 
 @lru_cache(REMEMBERED)
 def job_gpus(allocated: str, per_job: str, per_node: str, *, nodes: int) -> int:
-    """Return the GPUs of a job: from "cpu=4,node=1,gres/gpu=2" if the site tracks them, else as requested:
-    "gres:gpu:2"."""
-    if found := re.search(r"(?:^|,)gres/gpu=(\d+)", allocated):
-        return int(found[1])
-    wanted, each = (gpus(re.sub(r"(^|,)gres[:/]", r"\1", text))[0] for text in (per_job, per_node))
-    return wanted or each * nodes
+    """Return the GPUs of a job: from "cpu=4,node=1,gres/gpu=2" if the site tracks them, all or some types, else as
+    requested: "gres:gpu:2"."""
+    given, wanted, each = (read_gpus(text).count for text in (allocated, per_job, per_node))
+    return given or wanted or each * nodes
 
 
 def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:
@@ -235,18 +282,17 @@ def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:
             continue
         partition, node, state, cpus, gres, gres_used, limit, default, available, memory, _ = fields
         used, _idle, _other, total = (int(number) for number in cpus.split("/"))
-        count, types = gpus(gres)
         found.append(
             NodeLine(
                 partition=partition.rstrip("*"),
                 is_default=partition.endswith("*"),
                 node=node,
-                state=state.rstrip("*~#!%$@^-"),
+                # "*": it does not respond, and gets no jobs.
+                state="not responding" if state.endswith("*") else state.rstrip("~#!%$@^-"),
                 cpus_used=used,
                 cpus_total=total,
-                gpus_total=count,
+                gpus=read_gpus(gres),
                 gpus_used=gpus(gres_used)[0],
-                gpu_types=types,
                 max_walltime=duration(limit),
                 default_walltime=duration(default),
                 up=available == "up",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainmaster.dispatchers.base import JobSpec, Pool, PoolNode, SlotType
+from trainmaster.dispatchers.base import JobSpec, Pool, PoolNode, Problem, SlotType
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.parse import NodeLine
 from trainmaster.dispatchers.slurm.resources import NodeRequest
@@ -26,15 +26,33 @@ class Partition:
     def usable(self) -> list[NodeLine]:
         return [node for node in self.nodes if node.state.lower().startswith(_USABLE)]
 
-    def slots_of(self, node: NodeLine) -> int:
-        return node.cpus_total if self.slot_type is SlotType.CPU else node.gpus_total
+    def slots_of(self, node: NodeLine, gpu_type: str | None = None) -> int:
+        """Slots of a node; its GPUs of that type, when one is asked for."""
+        return node.cpus_total if self.slot_type is SlotType.CPU else node.gpus.of(gpu_type)
 
     def node_size(self, gpu_type: str | None = None) -> int:
-        """Slots of the largest node (with GPUs of that type, when one is asked for)."""
-        return max((self.slots_of(node) for node in self._fitting(gpu_type)), default=0)
+        """Slots of the largest node (its GPUs of that type, when one is asked for)."""
+        return max((self.slots_of(node, gpu_type) for node in self._fitting(gpu_type)), default=0)
 
     def _fitting(self, gpu_type: str | None) -> list[NodeLine]:
         return [node for node in self.nodes if gpu_type is None or gpu_type in node.gpu_types]
+
+    @property
+    def _gpu_types(self) -> list[str]:
+        return sorted({kind for node in self.nodes for kind in node.gpu_types})
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What Slurm prints of the nodes' GPUs and cannot be counted."""
+        unread = {text: node.node for node in reversed(self.nodes) for text in node.gpus.unread}
+        return tuple(
+            Problem(
+                f"The GPUs of node {node} in partition {self.name} cannot be counted: sinfo prints {text!r}.",
+                "Correct Gres in slurm.conf, or set slots_per_node and slot_type in partition_overrides. Jobs are "
+                "not checked against the number of GPUs until then.",
+            )
+            for text, node in unread.items()
+        )
 
     @property
     def max_walltime(self) -> int | None:
@@ -47,7 +65,6 @@ class Partition:
 
     def pool(self, options: SlurmOptions) -> Pool:
         cpus = self.slot_type is SlotType.CPU
-        types = sorted({kind for node in self.nodes for kind in node.gpu_types})
         return Pool(
             name=self.name,
             slot_type=self.slot_type,
@@ -56,11 +73,12 @@ class Partition:
             nodes=len(self.usable),
             slots_per_node=self.node_size(),
             description=options.pool(self.name).description or "Slurm-managed pool of resources",
-            accelerator=", ".join(types),
+            accelerator=", ".join(self._gpu_types),
             is_default=self.nodes[0].is_default,
             max_walltime=self.max_walltime,
             up=self.nodes[0].up and bool(self.usable),
             members=tuple(map(self._member, self.nodes)),
+            problems=() if options.pool(self.name).slot_type or options.slot_type else self.problems,
         )
 
     def _member(self, node: NodeLine) -> PoolNode:
@@ -79,17 +97,21 @@ class Partition:
         size = self.node_size(gpu_type)
         kind = "CPUs" if self.slot_type is SlotType.CPU else "GPUs"
         if gpu_type and not self._fitting(gpu_type):
-            types = sorted({kind for node in self.nodes for kind in node.gpu_types})
-            has = f"has {', '.join(types)}" if types else "names no GPU types"
+            if any(node.gpus.unread for node in self.nodes):
+                return []
+            has = f"has {', '.join(self._gpu_types)}" if self._gpu_types else "names no GPU types"
             return [f"Pool {self.name} has no GPU of type {gpu_type!r}; it {has}."]
         each = request.slots_each or request.cores_each
-        # If a site does not configure GPUs in Slurm, none are listed, and nothing is known of them.
+        # If a site does not configure GPUs in Slurm, none are listed, and nothing is known of them; if the GPUs of some
+        # nodes cannot be counted, not enough is known.
+        if self.slot_type is not SlotType.CPU and any(node.gpus.unread for node in self.nodes):
+            size = 0
         if size and each > size:
             found.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
         elif not request.spread and request.nodes > len(self._fitting(gpu_type)):
             there = len(self._fitting(gpu_type))
             found.append(f"The job needs {request.nodes} nodes, and pool {self.name} has {there}.")
-        total = sum(self.slots_of(node) for node in self._fitting(gpu_type))
+        total = sum(self.slots_of(node, gpu_type) for node in self._fitting(gpu_type))
         if size and spec.slots > total:
             found.append(f"The job asks for {spec.slots} slots, and pool {self.name} has {total} in all.")
         if walltime is not None and self.max_walltime is not None and walltime > self.max_walltime:
@@ -105,6 +127,11 @@ def partitions(nodes: Sequence[NodeLine], options: SlurmOptions) -> dict[str, Pa
     for node in nodes:
         groups.setdefault(node.partition, []).append(node)
     return {
-        name: Partition(name, tuple(group), options.slots_are(name, any(node.gpus_total for node in group)))
+        name: Partition(name, tuple(group), options.slots_are(name, any(map(_has_gpus, group))))
         for name, group in groups.items()
     }
+
+
+def _has_gpus(node: NodeLine) -> bool:
+    """Whether a node has GPUs. Text about GPUs without a number counts: jobs must not train on its processors."""
+    return bool(node.gpus_total or node.gpus.unread)

@@ -17,6 +17,8 @@ from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.resources import even_share
 
+GPU_TYPE = r"[^\s,:()=`$;<>\"'\x00-\x1f\x7f]{1,128}"  # any text that the lists of Slurm can hold
+
 
 class GpuDialect(enum.Enum):
     """How GPUs are requested at a site."""
@@ -105,7 +107,7 @@ def check_gpus(options: Mapping[str, str | None], request: NodeRequest, slots: i
     """Refuse GPUs beyond the slots, which `max_slots` and policies count. Raises BadOption."""
     most = 0 if slot_type is SlotType.CPU else request.slots_each or slots
     for name in ("gpus-per-task", "gpus-per-socket"):
-        number = int((options.get(name) or "0").rpartition(":")[2])
+        number = sum(int(part.rpartition(":")[2]) for part in (options.get(name) or "0").split(","))
         if number > most:
             raise BadOption(
                 f"slurm option --{name} asks for {number} GPUs on a node where the job has {most} slots; set "

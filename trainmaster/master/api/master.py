@@ -69,7 +69,8 @@ def info(services: UsesServices) -> dict[str, Any]:
 @router.get("/api/v1/health", tags=["master"])
 @router.get("/health", tags=["master"])
 def health(services: UsesServices) -> JSONResponse:
-    """Whether the database and the clusters answer; status 503 when one does not."""
+    """Whether the database and the clusters answer: "up", "degraded" while some of the clusters do not, and "down",
+    with status 503, without the database or without any cluster."""
     try:
         with services.store.transaction() as session:
             session.execute(text("SELECT 1"))
@@ -83,13 +84,16 @@ def health(services: UsesServices) -> JSONResponse:
             {
                 "cluster_name": cluster.name,
                 "status": f"down: {problem}" if problem else "up",
+                "notes": services.clusters.namesakes(cluster),
                 "seconds_per_pass": services.clusters.last_pass(cluster),
                 "seconds_per_look": services.clusters.last_look(cluster),
             }
         )
-    healthy = database == "up" and all(manager["status"] == "up" for manager in managers)
-    shown = {"status": "up" if healthy else "down", "database": database, "resource_managers": managers}
-    return JSONResponse(shown, 200 if healthy else 503)
+    answering = sum(manager["status"] == "up" for manager in managers)
+    serving = database == "up" and answering > 0
+    status = "down" if not serving else "up" if answering == len(managers) else "degraded"
+    shown = {"status": status, "database": database, "resource_managers": managers}
+    return JSONResponse(shown, 200 if serving else 503)
 
 
 @router.get("/api/v1/master", tags=["master"])

@@ -443,9 +443,12 @@ class ResourcePool(Shape):
     @classmethod
     def of(cls, served: ServedPool, *, compute: bool, aux: bool, queued: int, scheduled: int) -> ResourcePool:
         pool, traits = served.pool, served.cluster.dispatcher.traits
+        notes = [problem.text for problem in pool.problems]
+        if served.plain not in ("", pool.name):
+            notes.append(f"(Pool {served.plain} of {served.cluster.name}.)")
         return cls(
             name=pool.name,
-            description=pool.description,
+            description=" ".join([pool.description, *notes]).strip(),
             num_agents=pool.nodes,
             slots_available=pool.slots_total,
             slots_used=pool.slots_used,

@@ -22,6 +22,7 @@ from trainmaster.dispatchers.base import (
     Announces,
     DispatcherError,
     JobRef,
+    JobState,
     Remains,
     Snapshot,
     StreamPosition,
@@ -73,7 +74,7 @@ class ClusterLoop:
         self._look: Future[Snapshot] | None = None  # under way, or not taken in yet
         self._observed_at = 0.0
         self._look_cost = 0.0  # seconds that the last look took, of the cluster and of the database
-        self._asked: set[str] = set()  # vanished jobs that accounting was asked about
+        self._asked: dict[str, float] = {}  # vanished jobs that were asked about, and when each is asked about again
         self._unread: dict[str, int] = {}  # how often a folder could not be read
         self._unreachable = ""
         self._waiting = False  # some are not yet submitted
@@ -247,9 +248,10 @@ class ClusterLoop:
         """Examines jobs that ended without a report of their runtime, or that a person may not have cancelled: their
         files, and the scheduler's accounting. Returns what is known now."""
         unclear = endings.unclear(found)
-        self._asked &= {one.allocation_id for one in unclear}
+        ids = {one.allocation_id for one in unclear}
+        self._asked = {allocation_id: at for allocation_id, at in self._asked.items() if allocation_id in ids}
         in_time = self._for_a_while()
-        by_id = {one.allocation_id: one for one in sorted(unclear, key=lambda one: one.allocation_id in self._asked)}
+        by_id = {one.allocation_id: one for one in sorted(unclear, key=lambda one: self._was_asked(one.allocation_id))}
 
         def investigate(allocation_id: str) -> None:
             if next(in_time):
@@ -262,15 +264,23 @@ class ClusterLoop:
         allocation_id, ref = one.allocation_id, one.ref
         remains = self._read(ref.token, ref.user)
         told = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
-        if not one.explains or allocation_id in self._asked or (one.said is None and any(told)):
+        if not one.explains or self._was_asked(allocation_id) or (one.said is None and any(told)):
             return
         try:
             words = self._dispatcher.explain(ref)
         except DispatcherError as error:
             log.info("job %s cannot be explained now: %s", ref.job_id, error)
             return
-        self._asked.add(allocation_id)
+        lives = not words.state.terminal and words.state is not JobState.UNKNOWN
+        if lives:
+            log.warning("job %s lives, although the listing of %s leaves it out", ref.job_id, self._cluster.name)
+        # Before its silence is long enough to give it up.
+        self._asked[allocation_id] = time.monotonic() + self._settings.lost_after / 2 if lives else math.inf
         endings.note_explanation(self._store, allocation_id, words)
+
+    def _was_asked(self, allocation_id: str) -> bool:
+        """Whether the answer about a vanished job still holds."""
+        return time.monotonic() < self._asked.get(allocation_id, -math.inf)
 
     # -- concluding -------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say, delay_after
 from trainmaster.master.lifecycle.states import SEVERITY, OutcomeKind, State
 
+MAX_STALLED = 3  # attempts in a row that reach their time limit without getting further
 NO_RETRY = "trial failed and matched logs to a don't retry policy"  # Determined's words, which scripts search for
 
 
@@ -73,12 +74,14 @@ class Stop:
 @dataclass(frozen=True)
 class AllocationEnded:
     """An attempt has ended. `saved`: it left a checkpoint that the next attempt can continue from. `retry_refused`:
-    why another attempt would be useless, for example by a log policy."""
+    why another attempt would be useless, for example by a log policy. `stalled`: how many attempts in a row, this one
+    included, reached their time limit without a checkpoint of later steps than any before."""
 
     outcome: OutcomeKind
     text: str
     saved: bool = False
     retry_refused: str = ""
+    stalled: int = 0
 
 
 Event = Created | Pause | Activate | Stop | AllocationEnded
@@ -156,6 +159,14 @@ def _ended(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision,
         case OutcomeKind.CANCELLED:
             why = f"{event.text}. A job that a person removes is not started again"
             return _finish(replace(trial, state=State.STOPPING_CANCELED, stop=StopCause.CANCEL), why)
+        case OutcomeKind.PREEMPTED | OutcomeKind.STOPPED | OutcomeKind.WALLTIME if (
+            event.stalled >= MAX_STALLED and trial.state is State.ACTIVE and not _is_charged(event)
+        ):
+            return _fail(
+                trial,
+                f"{event.text}; that was attempt {event.stalled} in a row that reached its time limit without a "
+                "checkpoint of later steps. Raise the time limit, or save more often",
+            )
         case OutcomeKind.PREEMPTED | OutcomeKind.STOPPED:
             return _again(replace(trial, setbacks=0), 0)
         case OutcomeKind.WALLTIME if event.saved:
@@ -168,6 +179,11 @@ def _ended(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision,
             return _setback(trial, event)
         case _:
             return _charge(trial, event)
+
+
+def _is_charged(event: AllocationEnded) -> bool:
+    """Whether the end of an attempt at its time limit costs a restart, of which there are only so many."""
+    return event.outcome is OutcomeKind.WALLTIME and not event.saved
 
 
 def _ended_while_stopping(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:

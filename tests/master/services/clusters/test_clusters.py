@@ -1,8 +1,9 @@
-"""Other people's jobs in the queue, whether or not any of ours is there."""
+"""Other people's jobs in the queue, whether or not any of ours is there; names of pools of several clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,43 @@ def test_nobody_who_looks_at_the_queue_waits_for_a_look_that_is_under_way(shown:
 def test_none_are_shown_where_the_administrator_does_not_want_it(dispatcher: Shared, tmp_path: Path) -> None:
     assert ids(Clusters([Cluster("x", dispatcher, tmp_path)])) == []
     assert dispatcher.looks == 0
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[list[Cluster]]:
+    """Two clusters whose only pool has the same name."""
+    made = []
+    for name in ("alps", "jura"):
+        setup = Setup(name=name, prefix="det-", job_root=tmp_path / name, options={"pool_name": "main", "slots": 2})
+        made.append(Cluster(name, Shared(setup), tmp_path / name, facts=ClusterFacts(shows_external=True)))
+    yield made
+    for cluster in made:
+        cluster.dispatcher.close()
+
+
+def test_pools_of_the_same_name_are_named_by_their_cluster(two: list[Cluster]) -> None:
+    known = Clusters(two)
+    assert [served.pool.name for served in known.pools()] == ["main", "jura.main"]
+    assert known.resolve("main", 1).cluster is two[0]
+    assert known.resolve("alps.main", 1).cluster is two[0]
+    second = known.resolve("jura.main", 1)
+    assert (second.cluster, second.partition) == (two[1], "main")
+    (sentence,) = known.namesakes(two[1])
+    assert "main of jura is called jura.main, because alps has a pool of that name" in sentence
+    assert known.namesakes(two[0]) == []
+
+
+def test_an_attempt_stays_on_its_cluster_whatever_its_pool_is_called_now(two: list[Cluster]) -> None:
+    assert Clusters(two).resolve("main", 1, "jura").cluster is two[1]
+
+
+def test_names_of_an_administrators_own_do_not_clash(two: list[Cluster]) -> None:
+    known = Clusters([two[0], replace(two[1], pool_prefix="jura-", default_compute="jura-main")])
+    assert [served.pool.name for served in known.pools()] == ["main", "jura-main"]
+    assert known.resolve("", 1).pool.name == "jura-main"
+    assert known.resolve("jura-main", 1).partition == "main"
+    assert known.namesakes(two[1]) == []
+
+
+def test_others_jobs_are_in_the_pool_of_their_cluster(two: list[Cluster]) -> None:
+    assert [job.pool for job in Clusters(two).external_jobs()] == ["main", "jura.main"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pwd
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -19,7 +19,6 @@ from trainmaster.master.services.store import Store
 LAST_ID = 2**32 - 2  # of user and group ids; the one above means "not set"
 LONGEST_NAME = 256  # characters; directories of sites have longer names than useradd takes
 _NOT_IN_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f/:]")
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 
 
 @dataclass(frozen=True)
@@ -81,13 +80,15 @@ def may_open(store: Store, clusters: Clusters, caller: Caller, job: RunsAs) -> b
 def is_account_name(name: str) -> bool:
     """Whether a text that a job reports could be the name or the number of an account: it becomes a word of `ssh` on
     other machines."""
-    return 0 < len(name) <= LONGEST_NAME and not name.startswith("-") and not _NOT_IN_NAME.search(name)
+    return 0 < len(name) <= LONGEST_NAME and name[0] not in "-#" and not _NOT_IN_NAME.search(name)
 
 
-def check_account(account: Account) -> None:
-    """Raises Invalid for an account that jobs cannot or must not run as."""
+def check_account(account: Account) -> Account:
+    """Return an account with the name by which this machine's directory knows it. Which names there are is for the
+    directories of the machines to say, so any that is no option, path or line may be one. Raises Invalid for an account
+    that jobs cannot or must not run as."""
     for key, name in (("agentUser", account.user), ("agentGroup", account.group)):
-        if name is not None and not NAME.fullmatch(name):
+        if name is not None and not is_account_name(name):
             raise Invalid(f"{key}: {name!r} cannot be the name of a Unix account or group.")
     for key, number in (("agentUid", account.uid), ("agentGid", account.gid)):
         if number is not None and not 0 <= number <= LAST_ID:
@@ -101,10 +102,17 @@ def check_account(account: Account) -> None:
     if account.user is None:
         if account.uid is not None:
             raise Invalid("agentUser is missing: jobs run as an account by its name, which agentUid does not say.")
-        return
+        return account
     try:
         known = pwd.getpwnam(account.user)
     except KeyError:
-        return  # it may exist on the cluster
+        return account  # it may exist on the cluster
+    if known.pw_uid < FIRST_ORDINARY_ID:
+        raise Invalid(
+            f"agentUser: {account.user} is a system account (uid {known.pw_uid}); jobs run as ordinary ones "
+            f"({FIRST_ORDINARY_ID} up)."
+        )
     if account.uid is not None and known.pw_uid != account.uid:
         raise Invalid(f"agentUid: {account.user} has the uid {known.pw_uid} on this machine, not {account.uid}.")
+    # A directory may know one account by several names, and schedulers print this one.
+    return replace(account, user=known.pw_name)

@@ -236,9 +236,9 @@ def _apply(row: User, change: UserChange) -> None:
         row.remote = change.remote
         row.password_hash = None if change.remote else row.password_hash
     if change.account is not None:
-        check_account(change.account)
-        row.agent_uid, row.agent_user = change.account.uid, change.account.user
-        row.agent_gid, row.agent_group = change.account.gid, change.account.group
+        account = check_account(change.account)
+        row.agent_uid, row.agent_user = account.uid, account.user
+        row.agent_gid, row.agent_group = account.gid, account.group
 
 
 def _own_display_name(row: User, name: str) -> str | None:

@@ -118,6 +118,9 @@ def note_explanation(store: Store, allocation_id: str, told: Explanation) -> Non
             known["signal"] = signal_of(told.exit_code, told.exit_signal) or known.get("signal")
             allocation.observed_state = told.state.value
             allocation.exit_code = told.exit_code
+        elif told.state is not JobState.UNKNOWN and allocation.absent_since is not None:
+            # The scheduler has the job, and its listing left it out: the silence begins again.
+            allocation.absent_since = now()
         allocation.observed = {**known, "asked": True}
 
 

@@ -77,6 +77,7 @@ class Cluster:
     master_url: str = ""  # the master's address for this cluster's jobs; empty: the common one
     container_runtime: str = "none"
     derived: Sequence[DerivedPool] = ()
+    pool_prefix: str = ""
     default_compute: str | None = None
     default_aux: str | None = None
     facts: ClusterFacts = field(default_factory=ClusterFacts)
@@ -107,11 +108,26 @@ class Cluster:
 
 @dataclass(frozen=True)
 class ServedPool:
-    """A pool and the cluster that serves it. `partition` is the cluster's own name for it."""
+    """A pool and the cluster that serves it. `partition` is the cluster's own name for it, `plain` the pool's name
+    before the cluster's was put in front."""
 
     cluster: Cluster
     pool: Pool
     partition: str
+    plain: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the pool may be called: its own name first."""
+        return self.pool.name, f"{self.cluster.name}.{self.plain or self.pool.name}"
+
+
+def namesake(cluster: str, plain: str, first: str) -> str:
+    """The sentence for a pool that is named by its cluster."""
+    return (
+        f"The pool {plain} of {cluster} is called {cluster}.{plain}, because {first} has a pool of that name; "
+        "pool_prefix gives a cluster's pools names of your own."
+    )
 
 
 def live_jobs(store: Store) -> dict[str, int]:
@@ -140,7 +156,7 @@ class Clusters:
         self._external: dict[str, tuple[float, Sequence[ExternalJob]]] = {}
         self._passes: dict[str, float] = {}
         self._looks: dict[str, float] = {}
-        self._namesakes: set[tuple[str, str]] = set()  # hidden pools that have been logged
+        self._namesakes: dict[tuple[str, str], str] = {}  # cluster and pool -> the cluster that has the name already
 
     def __iter__(self) -> Iterator[Cluster]:
         return iter(tuple(self._clusters.values()))
@@ -222,7 +238,9 @@ class Clusters:
         found: list[ExternalJob] = []
         for cluster in self:
             if cluster.facts.shows_external:
-                found += self._recent_external(cluster)
+                jobs = self._recent_external(cluster)
+                names = {one.partition: one.pool.name for one in reversed(self.pools()) if one.cluster is cluster}
+                found += [replace(job, pool=names.get(job.pool, job.pool)) for job in jobs]
         return found
 
     def _recent_external(self, cluster: Cluster) -> Sequence[ExternalJob]:
@@ -256,35 +274,47 @@ class Clusters:
         return self._problems.get(cluster.name)
 
     def pools(self, *, fresh: float = POOLS_FRESH) -> list[ServedPool]:
-        """All pools, derived ones included, in the order of configuration. Of two with the same name the first one
-        wins."""
+        """All pools, derived ones included, in the order of configuration. A pool that has the name of another
+        cluster's is called CLUSTER.NAME; that of the first cluster keeps its name, which experiments, reservations and
+        scripts use already."""
         found: dict[str, ServedPool] = {}
+        renamed: dict[tuple[str, str], str] = {}
         for cluster in self:
             for served in self._of(cluster, fresh):
-                first = found.setdefault(served.pool.name, served)
-                if first.cluster is not cluster:
-                    self._warn_of_namesake(served, first)
+                plain = served.pool.name
+                first = found.get(plain)
+                if first is not None and first.cluster is cluster:
+                    continue  # a partition of that name comes before a pool on top of another
+                name = plain if first is None else f"{cluster.name}.{plain}"
+                if first is not None:
+                    renamed[cluster.name, plain] = first.cluster.name
+                found[name] = replace(served, pool=replace(served.pool, name=name), plain=plain)
+        self._note_namesakes(renamed)
         return list(found.values())
 
-    def _warn_of_namesake(self, hidden: ServedPool, first: ServedPool) -> None:
-        key = (hidden.cluster.name, hidden.pool.name)
-        if key not in self._namesakes:
-            self._namesakes.add(key)
-            log.warning(
-                "the pool %r of %s has the name of one of %s and cannot be chosen: give one of them another name",
-                hidden.pool.name,
-                hidden.cluster.name,
-                first.cluster.name,
-            )
+    def _note_namesakes(self, renamed: Mapping[tuple[str, str], str]) -> None:
+        for (cluster, plain), first in renamed.items():
+            if (cluster, plain) not in self._namesakes:
+                log.warning("%s", namesake(cluster, plain, first))
+        self._namesakes = dict(renamed)
 
-    def resolve(self, name: str, slots: int) -> ServedPool:
-        """The pool called `name`, or the default one for `slots`. Raises Invalid with the existing names, Unavailable
-        while a cluster that may have it does not answer."""
+    def namesakes(self, cluster: Cluster) -> list[str]:
+        """Sentences on pools of a cluster whose names another one has already, as of the last listing."""
+        found = dict(self._namesakes)
+        return [namesake(name, plain, first) for (name, plain), first in found.items() if name == cluster.name]
+
+    def resolve(self, name: str, slots: int, cluster: str = "") -> ServedPool:
+        """The pool called `name`, or the default one for `slots`; CLUSTER.NAME names one whether or not another cluster
+        has such a pool. `cluster`: the one that serves it, where this is known. Raises Invalid with the existing names,
+        Unavailable while a cluster that may have it does not answer."""
         served = self.pools()
         if name:
-            for candidate in served:
-                if candidate.pool.name == name:
-                    return candidate
+            own = [candidate for candidate in served if candidate.cluster.name == cluster]
+            called = {each: candidate for candidate in reversed(served) for each in reversed(candidate.names)}
+            called |= {candidate.pool.name: candidate for candidate in served}
+            called |= {each: candidate for candidate in own for each in (candidate.plain, *candidate.names)}
+            if candidate := called.get(name):
+                return candidate
             self._refuse_while_unknown(f"Whether there is a resource pool {name!r} cannot be checked now")
             names = [candidate.pool.name for candidate in served]
             close = difflib.get_close_matches(name, names, 1)
@@ -294,7 +324,7 @@ class Clusters:
             )
         for candidate in served:
             wanted = candidate.cluster.default_compute if slots else candidate.cluster.default_aux
-            if wanted and candidate.pool.name == wanted:
+            if wanted and wanted in (candidate.plain, *candidate.names):
                 return candidate
         defaults = [candidate for candidate in served if candidate.pool.is_default] or served
         if not defaults:
@@ -314,7 +344,8 @@ class Clusters:
 
     def _of(self, cluster: Cluster, fresh: float) -> list[ServedPool]:
         pools = self._listed(cluster, fresh)
-        served = [ServedPool(cluster, pool, pool.name) for pool in pools]
+        prefix = cluster.pool_prefix
+        served = [ServedPool(cluster, replace(pool, name=prefix + pool.name), pool.name) for pool in pools]
         by_name = {pool.name: pool for pool in pools}
         for derived in cluster.derived:
             if base := by_name.get(derived.partition):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobState
-from trainmaster.master.db.tables import Allocation, Experiment, Trial, Workspace
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Trial, Workspace
 from trainmaster.master.lifecycle.allocation import last_line
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, SubmissionState
 from trainmaster.master.services.clock import now
@@ -105,3 +105,29 @@ def close(session: Session, allocation: Allocation, outcome: OutcomeKind, text: 
     allocation.outcome = outcome.value
     allocation.exit_text = text
     wake(session, f"allocation:{allocation.id}")
+
+
+def stalled(session: Session, allocation: Allocation) -> int:
+    """How many attempts in a row, up to this one, which has ended, reached their time limit without a checkpoint of
+    later steps than any before."""
+    if not _reached_limit(allocation.outcome, allocation.preempt_reason):
+        return 0
+    steps = func.max(Checkpoint.steps_completed)
+    query = (
+        select(Allocation.outcome, Allocation.preempt_reason, steps)
+        .outerjoin(Checkpoint, Checkpoint.allocation_id == Allocation.id)
+        .where(Allocation.trial_id == allocation.trial_id)
+        .group_by(Allocation.id)
+        .order_by(Allocation.attempt)
+    )
+    count, furthest = 0, -1
+    for outcome, reason, reached in session.execute(query):
+        further = reached is not None and reached > furthest
+        count = count + 1 if _reached_limit(outcome, reason) and not further else 0
+        furthest = max(furthest, reached if reached is not None else -1)
+    return count
+
+
+def _reached_limit(outcome: str | None, preempt_reason: str | None) -> bool:
+    leaves = (OutcomeKind.PREEMPTED, OutcomeKind.STOPPED)
+    return outcome == OutcomeKind.WALLTIME or (outcome in leaves and preempt_reason == OutcomeKind.WALLTIME)

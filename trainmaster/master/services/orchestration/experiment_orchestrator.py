@@ -200,7 +200,8 @@ class ExperimentOrchestrator:
         attempts.close(self.session, allocation, event.outcome, event.text)
         trial = self.session.get(Trial, allocation.trial_id)
         if trial is not None:
-            self.trial_event(trial, replace(event, retry_refused=trial.no_retries or ""))
+            stalled = attempts.stalled(self.session, allocation)
+            self.trial_event(trial, replace(event, retry_refused=trial.no_retries or "", stalled=stalled))
         attempts.log_end(self._notes, allocation, event.outcome, event.text)
 
     def preempt(self, allocation: Allocation, reason: str, timeout: float) -> None:

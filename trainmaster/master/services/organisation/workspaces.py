@@ -281,9 +281,9 @@ def _free_name(session: Session, name: str, mine: int | None) -> str:
 
 def _apply(row: Workspace, clusters: Clusters, change: WorkspaceChange) -> None:
     if change.account is not None:
-        check_account(change.account)
-        row.agent_uid, row.agent_user = change.account.uid, change.account.user
-        row.agent_gid, row.agent_group = change.account.gid, change.account.group
+        account = check_account(change.account)
+        row.agent_uid, row.agent_user = account.uid, account.user
+        row.agent_gid, row.agent_group = account.gid, account.group
     if change.checkpoint_storage is not None:
         row.checkpoint_storage = _checked_storage(unmasked(change.checkpoint_storage, row.checkpoint_storage or {}))
     if change.compute_pool is not None:

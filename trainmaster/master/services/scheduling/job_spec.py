@@ -112,6 +112,7 @@ def build(
         labels=labels(served.cluster.facts.project_source, config),
         options=section,
         walltime_grace=served.cluster.facts.walltime_grace,
+        trains="searcher" in config,
         user=allocation.run_as,
         priority=resources.get("priority") or served.pool.default_priority,
         weight=float(resources.get("weight") or 1.0),

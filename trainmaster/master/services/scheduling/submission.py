@@ -128,7 +128,7 @@ def begin_submit(
         ):
             return None
         experiment_id, context_size, config, secrets = _job_of(session, allocation)
-        served = clusters.resolve(allocation.pool, allocation.slots)
+        served = clusters.resolve(allocation.pool, allocation.slots, allocation.dispatcher)
         if not launch_error and (why := shortage(served, allocation.slots)):
             allocation.not_before = now() + dt.timedelta(seconds=SHORTAGE_DELAY)
             with _noting(session) as notes:
