@@ -14,7 +14,7 @@ from trainmaster.core.errors import CheckpointError, DistributedError, MasterAwa
 from trainmaster.core.reports import Reports
 from trainmaster.core.shards import Shard, assign, check_digests, merge_metadata, merge_sizes, same_names
 from trainmaster.core.storage import METADATA, Storage, copy_files, list_files, make_durable
-from trainmaster.core.values import storable
+from trainmaster.core.values import counted_steps, storable
 from trainmaster.runtime.errors import CallFailed, CallRejected
 from trainmaster.runtime.master import MasterCalls
 
@@ -286,7 +286,7 @@ class CheckpointContext:
             decides=False,
             durable=True,
             uuid=storage_id,
-            steps_completed=int(metadata["steps_completed"]),
+            steps_completed=counted_steps(metadata["steps_completed"]),
             resources=resources,
             metadata=metadata,
             storage=self._storage.config,
@@ -310,6 +310,8 @@ class CheckpointContext:
         # Of a sharded save one rank's word is enough; `int()` in `_conclude` speaks for the rest.
         if self._in_job and (not shard or self._distributed.rank == 0) and not isinstance(steps, (int, float)):
             raise ValueError('the metadata of a checkpoint must hold "steps_completed", a number')
+        if self._in_job and isinstance(steps, (int, float)):
+            counted_steps(steps)
         return checked
 
     def _chief_only(self, name: str) -> None:

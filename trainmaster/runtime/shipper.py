@@ -198,7 +198,6 @@ class Shipper(threading.Thread):
                 self._offline(error)
             else:
                 self._refused_records[first] = str(error)
-                self._log("the master refuses record %d of stream %s: %s" % (first, self._stream.name, error))
                 return True
             return False
         except CallFailed as error:

@@ -22,7 +22,7 @@ from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
 from trainmaster.master.lifecycle.states import OutcomeKind, State
-from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial
+from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial, awaited
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.events import webhooks
@@ -413,6 +413,9 @@ class ExperimentOrchestrator:
         reason = _EXIT_REASON.get(decision.early) if decision.early else None
         if decision.state is State.COMPLETED and reason is None:
             trial.progress = 1.0
+            reported = (trial.summary_metrics or {}).get("validation_metrics") or {}
+            if not self.row.unmanaged and (text := awaited.never_reported(self.row.config["searcher"], reported)):
+                self.say(trial.task_id, text, "WARNING")
         # The end of an experiment that is being stopped is not the search's to decide, and may be there because of it.
         if not self.row.unmanaged and not State(self.row.state).stopping:
             search, key = self.search, trial.request_id

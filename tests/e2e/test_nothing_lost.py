@@ -1,0 +1,103 @@
+"""What trainings report, print and save arrives whole, or they and their users learn why not: on real jobs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended
+from trainmaster.client.master import Master
+
+
+def run(master: Master, script: str, searcher: str = "{name: single, metric: loss}", **keys: object) -> int:
+    """The experiment's number, once it has ended."""
+    rest = "".join(f"{key}: {json.dumps(value)}\n" for key, value in {"max_restarts": 0, **keys}.items())
+    text = f"name: kept\nentrypoint: python3 train.py\nsearcher: {searcher}\n{rest}"
+    number = master.create_experiment(text, files(train__py=script)).id
+    wait_ended(master, number)
+    return number
+
+
+# -- steps --------------------------------------------------------------------------------------------------------
+
+TOKENS = """
+from trainmaster import core
+with core.init() as context:
+    for n in range(1, 5):
+        tokens = n * 1_000_000_000
+        context.train.report_validation_metrics(tokens, {"loss": 1 / n, "tokens": tokens})
+        if context.preempt.should_preempt():
+            break
+"""
+
+
+def test_a_search_counts_tokens_beyond_32_bits(local: MasterProcess) -> None:
+    master = local.client()
+    halving = "{name: async_halving, metric: loss, max_trials: 1, num_rungs: 2, divisor: 2, time_metric: tokens, "
+    number = run(master, TOKENS, halving + "max_time: 4000000000}")
+    ended_as(master, number, "COMPLETED")
+    trial = only_trial(master, number)
+    assert trial.batches == 4_000_000_000
+    assert validations(master, [trial.id])[trial.id] == [n * 1_000_000_000 for n in range(1, 5)]
+
+
+UNKEPT = """
+from trainmaster import core
+with core.init() as context:
+    for call in (
+        lambda: context.train.report_training_metrics(2**63, {"loss": 1}),
+        lambda: context.train.report_training_metrics(1, {"n" * 1001: 1}),
+        lambda: context.train.report_training_metrics(1, {"loss": list(range(100_001))}),
+        lambda: context.checkpoint.upload(".", {"steps_completed": 2**63}),
+    ):
+        try:
+            call()
+        except ValueError as error:
+            print("REFUSED", error)
+    context.train.report_validation_metrics(2**63 - 1, {"loss": 1})
+"""
+
+
+def test_what_cannot_be_kept_is_refused_in_the_training(local: MasterProcess) -> None:
+    master = local.client()
+    number = run(master, UNKEPT)
+    ended_as(master, number, "COMPLETED")
+    trial = only_trial(master, number)
+    log = log_text(master, trial.id)
+    assert log.count("REFUSED") == 4, log
+    assert trial.batches == 2**63 - 1
+    assert "refused for good" not in log
+
+
+# -- metrics that are awaited -------------------------------------------------------------------------------------
+
+TYPO = """
+from trainmaster import core
+with core.init() as context:
+    for step in (1, 2, 3):
+        context.train.report_validation_metrics(step, {"val_loss": 1 / step})
+"""
+HYPERPARAMETERS = {"lr": {"type": "double", "minval": 0, "maxval": 1, "count": 1}}
+SEARCHERS = [
+    "{name: single, metric: loss}",
+    "{name: random, metric: loss, max_trials: 1}",
+    "{name: grid, metric: loss}",
+    "{name: async_halving, metric: loss, max_trials: 1, num_rungs: 1, time_metric: epochs, max_time: 3}",
+    "{name: adaptive_asha, metric: loss, max_trials: 1, time_metric: epochs, max_time: 3}",
+]
+
+
+@pytest.mark.parametrize("searcher", SEARCHERS)
+def test_every_searcher_logs_that_its_metric_is_missing(local: MasterProcess, searcher: str) -> None:
+    master = local.client()
+    log = log_text(master, only_trial(master, run(master, TYPO, searcher, hyperparameters=HYPERPARAMETERS)).id)
+    assert "The validation has no metric loss (its metrics: val_loss)" in log
+    assert ("searcher.time_metric names" in log) == ("time_metric" in searcher)
+    assert "The trial never reported the validation metric loss" in log
+
+
+def test_a_trial_without_validations_logs_that_too(local: MasterProcess) -> None:
+    master = local.client()
+    log = log_text(master, only_trial(master, run(master, "print('done')")).id)
+    assert "which the search waits for (it reported no validation)" in log
