@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
-from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended
+from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended, wait_for
+from trainmaster.client.artifacts import Checkpoint, Way
 from trainmaster.client.master import Master
 
 
@@ -101,3 +104,57 @@ def test_a_trial_without_validations_logs_that_too(local: MasterProcess) -> None
     master = local.client()
     log = log_text(master, only_trial(master, run(master, "print('done')")).id)
     assert "which the search waits for (it reported no validation)" in log
+
+
+# -- checkpoints --------------------------------------------------------------------------------------------------
+
+LINKED = """
+import os
+from trainmaster import core
+with core.init() as context:
+    os.makedirs("out/global_step10/empty")
+    open("out/global_step10/model.bin", "w").write("weights")
+    os.symlink("global_step10", "out/latest")
+    os.link("out/global_step10/model.bin", "out/hard.bin")
+    os.symlink("hard.bin", "out/last.ckpt")
+    os.symlink(".", "out/loop")
+    uuid = context.checkpoint.upload("out", {"steps_completed": 1})
+    context.train.report_validation_metrics(1, {"loss": 1})
+    with context.checkpoint.restore_path(uuid) as path:
+        print("SEEN", open(os.path.join(path, "latest/model.bin")).read(), os.readlink(os.path.join(path, "latest")))
+"""
+RESOURCES = {
+    "global_step10/": 0,
+    "global_step10/empty/": 0,
+    "global_step10/model.bin": 7,
+    "latest/": 0,
+    "latest/empty/": 0,
+    "latest/model.bin": 7,
+    "hard.bin": 7,
+    "last.ckpt": 7,
+}
+
+
+def test_a_checkpoint_with_links_is_listed_downloaded_and_thinned_out(local: MasterProcess, tmp_path: Path) -> None:
+    master = local.client()
+    number = run(master, LINKED)
+    assert "SEEN weights global_step10" in log_text(master, only_trial(master, number).id)
+    (checkpoint,) = master.checkpoints(number)
+    assert {k: v for k, v in checkpoint.resources.items() if k != "metadata.json"} == RESOURCES
+    for way in (Way.DIRECT, Way.MASTER):
+        folder = checkpoint.download(tmp_path / way.value, way)
+        links = {name: os.readlink(folder / name) for name in ("latest", "last.ckpt", "loop")}
+        assert links == {"latest": "global_step10", "last.ckpt": "hard.bin", "loop": "."}
+        assert (folder / "latest" / "model.bin").read_text() == (folder / "last.ckpt").read_text() == "weights"
+        assert (folder / "global_step10" / "empty").is_dir()
+    master.edits.remove_checkpoint_files([checkpoint.uuid], ["hard.bin", "global_step10/empty"])
+    left = wait_for(lambda: _thinned(checkpoint), "its files to be removed")
+    assert left.keys() == {
+        *("global_step10/", "global_step10/model.bin", "latest/", "latest/model.bin"),
+        *("last.ckpt", "loop", "metadata.json"),
+    }
+
+
+def _thinned(checkpoint: Checkpoint) -> dict[str, int] | None:
+    found = checkpoint.reload()
+    return dict(found.resources) if "hard.bin" not in found.resources else None
