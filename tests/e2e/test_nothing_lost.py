@@ -158,3 +158,13 @@ def test_a_checkpoint_with_links_is_listed_downloaded_and_thinned_out(local: Mas
 def _thinned(checkpoint: Checkpoint) -> dict[str, int] | None:
     found = checkpoint.reload()
     return dict(found.resources) if "hard.bin" not in found.resources else None
+
+
+# -- text ---------------------------------------------------------------------------------------------------------
+
+PRINTED = "import sys; sys.stdout.buffer.write('好'.encode() * 30000 + b'\\n')"
+
+
+def test_every_character_of_a_long_line_is_in_the_log(local: MasterProcess) -> None:
+    master = local.client()
+    assert log_text(master, only_trial(master, run(master, PRINTED)).id).count("好") == 30_000
