@@ -154,6 +154,8 @@ class ExperimentConfig(WithUserOptions):
     scheduling_unit: Positive = 100
     records_per_epoch: Steps = 0
     max_restarts: Natural = 5
+    failure_fuse: Natural = 5
+    """A search is paused when so many trials, the first ones, fail at once for one cause; 0: never."""
     log_policies: list[LogPolicy] = Field(default_factory=list)
     retention_policy: Retention | None = None
     preemption_timeout: Natural | None = None

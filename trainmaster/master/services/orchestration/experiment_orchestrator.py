@@ -27,7 +27,7 @@ from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.orchestration import attempts, stored_search
+from trainmaster.master.services.orchestration import attempts, failed_trials, stored_search
 from trainmaster.master.services.orchestration.decision_text import in_words
 from trainmaster.master.services.orchestration.live_searches import LiveSearch
 from trainmaster.master.services.store import Settings, Store, wake
@@ -101,6 +101,7 @@ class ExperimentOrchestrator:
             search_done=row.shutdown is not None,
             cancelled=bool(shutdown.get("cancel")),
             failed=bool(shutdown.get("failure")),
+            why=row.reason if State(row.state).stopping else str(shutdown.get("why") or ""),
         )
         try:
             after, decisions = experiments.step(before, event)
@@ -109,14 +110,14 @@ class ExperimentOrchestrator:
         row.state = after.state.value
         row.live_trials = after.live
         if isinstance(event, experiments.SearchDone):
-            row.shutdown = {"cancel": event.cancel, "failure": event.failure}
+            row.shutdown = {"cancel": event.cancel, "failure": event.failure, "why": event.why}
         if before.state is not after.state or isinstance(event, experiments.SearchDone):
             why = getattr(event, "why", "") or next((d.why for d in decisions if isinstance(d, experiments.Finish)), "")
             self.story("experiment", type(event).__name__, before.state, after.state, why, decisions)
         for decision in decisions:
             match decision:
                 case experiments.Tell(for_trials):
-                    row.reason = getattr(for_trials, "why", "")
+                    row.reason = getattr(for_trials, "why", "") or getattr(event, "why", "")
                     self.tell_trials()
                 case experiments.Finish(state, why):
                     row.end_time = now()
@@ -200,6 +201,10 @@ class ExperimentOrchestrator:
         attempts.close(self.session, allocation, event.outcome, event.text)
         trial = self.session.get(Trial, allocation.trial_id)
         if trial is not None:
+            if why := failed_trials.blown(self.session, self.row, trial, allocation):
+                self.say(trial.task_id, f"{why}.", "ERROR")
+                self.experiment_event(experiments.Pause(why))
+                self._catch_up(trial)
             self.trial_event(trial, replace(event, retry_refused=trial.no_retries or ""))
         attempts.log_end(self._notes, allocation, event.outcome, event.text)
 
@@ -286,7 +291,8 @@ class ExperimentOrchestrator:
                     self._create()  # it may be one of these
                     self._stop(request_id, why)
                 case Shutdown(cancel, failure, why):
-                    done = experiments.SearchDone(cancel, failure, why)
+                    cause = failed_trials.reason_of(self.session, self.row) if failure else ""
+                    done = experiments.SearchDone(cancel, failure, cause or why)
                     self._later(partial(self.experiment_event, done))
 
     def _create(self) -> None:
