@@ -142,7 +142,11 @@ NAMES = {
     "global_step10/": 0,
     "global_step10/empty/": 0,
     "global_step10/model.bin": 7,
-    **{f"{link}/{name}": size for link in ("latest", "current", "absolute") for name, size in (("", 0), ("empty/", 0), ("model.bin", 7))},
+    **{
+        f"{link}/{name}": size
+        for link in ("latest", "current", "absolute")
+        for name, size in (("", 0), ("empty/", 0), ("model.bin", 7))
+    },
     "last.ckpt": 7,
     "zz/": 0,
     "zz/up": 7,

@@ -71,7 +71,37 @@ def test_other_searches_are_not_paused(local: MasterProcess, script: str, keys: 
 
 def test_a_failed_trial_s_sentence_is_its_experiment_s(local: MasterProcess) -> None:
     master = local.client()
-    config = {"name": "one", "entrypoint": "exit 3", "searcher": {"name": "single", "metric": "loss"}, "max_restarts": 0}
+    config = {
+        "name": "one",
+        "entrypoint": "exit 3",
+        "searcher": {"name": "single", "metric": "loss"},
+        "max_restarts": 0,
+    }
     number = master.create_experiment(json.dumps(config)).id
     trial_reason = (wait_ended(master, number), only_trial(master, number).reason)[1]
     assert master.experiment(number).reason == f"trial {only_trial(master, number).id} failed: {trial_reason}"
+
+
+# -- what has no effect -------------------------------------------------------------------------------------------
+
+
+def test_mounts_without_a_container_are_named_at_creation_and_in_the_log(local: MasterProcess) -> None:
+    master = local.client()
+    config = {
+        "name": "mounts",
+        "entrypoint": "ls data",
+        "searcher": {"name": "single", "metric": "loss"},
+        "bind_mounts": [{"host_path": "/usr/share", "container_path": "data"}],
+        "environment": {"image": "python:3.12"},
+        "max_restarts": 0,
+    }
+    said: list[str] = []
+    number = master.create_experiment(json.dumps(config), notice=said.append).id
+    wait_ended(master, number)
+    log = log_text(master, only_trial(master, number).id)
+    lines = [
+        "environment.image has no effect: a job without a container runs with the programs of its node.",
+        "bind_mounts (data) has no effect: a job without a container sees the files of its node under their own paths.",
+    ]
+    assert said == lines
+    assert all(line in log for line in lines)

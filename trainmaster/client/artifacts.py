@@ -395,8 +395,10 @@ def _unpack(checkpoint: Checkpoint, target: Path) -> None:
             with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
                 for member in archive:
                     inside = PurePosixPath(member.name)
-                    if inside.is_absolute() or ".." in inside.parts or not (
-                        member.isfile() or member.isdir() or member.issym()
+                    if (
+                        inside.is_absolute()
+                        or ".." in inside.parts
+                        or not (member.isfile() or member.isdir() or member.issym())
                     ):
                         raise ClientError(f"The master sent {member.name!r}, which cannot be a file of a checkpoint.")
                     place = target / inside

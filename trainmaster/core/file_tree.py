@@ -176,10 +176,7 @@ def _status(folder: Path, path: str) -> Optional[os.stat_result]:
             "the name of the file %r is not UTF-8, and cannot be listed in a checkpoint: rename it" % path
         ) from None
     place = os.path.join(str(folder), path)
-    if os.path.islink(place):
-        status = _status_behind(folder, path, place)
-    else:
-        status = os.stat(place)
+    status = _status_behind(folder, path, place) if os.path.islink(place) else os.stat(place)
     if status is None:
         return None
     if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
@@ -220,9 +217,7 @@ def _copy_sparse(source: str, target: str) -> bool:
                 try:
                     begin = os.lseek(original.fileno(), begin, os.SEEK_DATA)
                 except OSError as error:
-                    if error.errno == errno.ENXIO:  # nothing but a hole is left
-                        return True
-                    return False
+                    return error.errno == errno.ENXIO  # nothing but a hole is left
                 end = os.lseek(original.fileno(), begin, os.SEEK_HOLE)
                 original.seek(begin)
                 copy.seek(begin)

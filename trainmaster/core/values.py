@@ -79,7 +79,9 @@ def check_names(metrics: Mapping[str, Any], group: str, limits: Mapping[str, int
             )
     for name in ("epoch", "epochs"):
         value = metrics.get(name, 0)
-        if isinstance(value, bool) or not (isinstance(value, (int, float)) or value in ("NaN", "Infinity", "-Infinity")):
+        if isinstance(value, bool) or not (
+            isinstance(value, (int, float)) or value in ("NaN", "Infinity", "-Infinity")
+        ):
             raise ValueError("the metric %r must be a number, not %r" % (name, value))
 
 
@@ -100,9 +102,7 @@ def check_amount(record: Mapping[str, Any], limits: Mapping[str, int]) -> None:
         found += len(inner)
         level = inner
     if found > most:
-        raise ValueError(
-            "this report holds %d values; at most %d are allowed (limits.report_values)" % (found, most)
-        )
+        raise ValueError("this report holds %d values; at most %d are allowed (limits.report_values)" % (found, most))
 
 
 def _integer(value: int) -> int:

@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session
 from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
 from trainmaster.master.db.webhooks import Webhook, WebhookDelivery, WebhookTrigger
-from trainmaster.master.services import bounds
 from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import epoch, now

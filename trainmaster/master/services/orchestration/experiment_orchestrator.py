@@ -201,7 +201,7 @@ class ExperimentOrchestrator:
         attempts.close(self.session, allocation, event.outcome, event.text)
         trial = self.session.get(Trial, allocation.trial_id)
         if trial is not None:
-            if why := failed_trials.blown(self.session, self.row, trial, allocation):
+            if why := failed_trials.blown(self.session, self.row, allocation):
                 self.say(trial.task_id, f"{why}.", "ERROR")
                 self.experiment_event(experiments.Pause(why))
                 self._catch_up(trial)

@@ -22,9 +22,9 @@ def reason_of(session: Session, row: Experiment) -> str:
     return failures.reason_of([Failure(trial.id, trial.reason) for trial in found])
 
 
-def blown(session: Session, row: Experiment, trial: Trial, allocation: Allocation) -> str:
-    """Why the search of an experiment is to be paused now that the first attempt of a trial, which is closed, has
-    failed; empty where it is not."""
+def blown(session: Session, row: Experiment, allocation: Allocation) -> str:
+    """Why the search of an experiment is to be paused now that an attempt, which is closed, has failed; empty where it
+    is not. Only first attempts of trials count."""
     limit = int(row.config.get("failure_fuse") or 0)
     first = allocation.attempt == 1 and allocation.outcome in _FAULTS
     if not first or row.unmanaged or row.state != State.ACTIVE or not 0 < limit < max(row.num_trials, _most(row)):
