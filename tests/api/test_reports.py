@@ -219,7 +219,7 @@ POISON: list[dict[str, Any]] = [
     {"kind": "metrics", "group": "", "steps_completed": 2, "metrics": {"a": 1}},
     {"kind": "metrics", "group": "a.b", "steps_completed": 2, "metrics": {"a": 1}},
     {"kind": "metrics", "group": "training", "steps_completed": -1, "metrics": {"a": 1}},
-    {"kind": "metrics", "group": "training", "steps_completed": 2**40, "metrics": {"a": 1}},
+    {"kind": "metrics", "group": "training", "steps_completed": 2**63, "metrics": {"a": 1}},
     {"kind": "metrics", "group": "training", "steps_completed": "x", "metrics": {"a": 1}},
     {"kind": "metrics", "group": "training", "steps_completed": 2, "metrics": {"": 1}},
     {"kind": "metrics", "group": "training", "steps_completed": 2, "metrics": {"epoch": "two"}},
@@ -256,8 +256,55 @@ def test_a_record_that_cannot_be_stored_is_refused_with_its_batch_and_alone(
     stands_for_it = {"t": 1.7e9, "kind": "unreadable", "why": refused.sentence, "start": str(poison)[:80]}
     assert job.send([stands_for_it, good[1]], first=2).json["acked"] == 3
     assert steps(user, job) == [1, 3]
-    log = [entry["log"] for entry in user.lines(f"/api/v1/trials/{job.trial_id}/logs", levels="LOG_LEVEL_WARNING")]
-    assert any("could not be taken in" in text for text in log), "the user is told"
+    log = [entry["log"] for entry in user.lines(f"/api/v1/trials/{job.trial_id}/logs", levels="LOG_LEVEL_ERROR")]
+    assert [text for text in log if "refused for good" in text] == [
+        f"A report was refused for good and left out: {refused.sentence[:300]}"
+    ]
+    assert trial(user, job)["refusedReports"] == "1"
+
+
+def test_refused_reports_are_counted_and_logged_at_each_power_of_ten(user: Api, job: Job) -> None:
+    bad = [{"t": 1.7e9, "kind": "unreadable", "why": f"cause {n}"} for n in range(1, 26)]
+    assert job.send([*bad, {"t": 1.7e9, "kind": "of tomorrow"}], first=1).json["acked"] == 26
+    log = [entry["log"] for entry in user.lines(f"/api/v1/trials/{job.trial_id}/logs", levels="LOG_LEVEL_ERROR")]
+    assert [text for text in log if "refused" in text] == [
+        "A report was refused for good and left out: cause 1",
+        "10 reports were refused for good and left out: cause 10",
+    ]
+    assert trial(user, job)["refusedReports"] == "26"
+    assert user.get(f"/api/x1/trials/{job.trial_id}/board").json["trial"]["refusedReports"] == 26
+
+
+def test_a_line_that_is_refused_leaves_a_line_in_its_place(user: Api, job: Job) -> None:
+    refused = {"t": 1.7e9, "kind": "unreadable", "why": "no date", "start": '{"line": "12 %"'}
+    assert job.send([{"t": 1.7e9, "line": "a"}, refused, {"t": 1.7e9, "line": "b"}], stream="log-0").json["acked"] == 3
+    logs = [entry["log"] for entry in user.lines(f"/api/v1/trials/{job.trial_id}/logs", sources="task")]
+    middle = 'A line of the log was refused for good and left out: no date; it began: {"line": "12 %"'
+    assert logs == ["a", middle, "b"]
+
+
+LARGE = [1, 2**31 - 1, 2**31, 4_000_000_000, 2**53 + 1, 2**63 - 1]
+
+
+def test_steps_up_to_the_largest_integer_are_kept_exactly(user: Api, job: Job) -> None:
+    """By the quick way of whole batches (`metric_batches`), and by the one that merges with what is there."""
+    assert job.send([job.training(n, loss=1.0) for n in LARGE], first=1).json["acked"] == len(LARGE)
+    again = [job.training(n, lr=0.5) for n in LARGE]
+    assert job.send(again, first=len(LARGE) + 1).json["acked"] == 2 * len(LARGE)
+    assert steps(user, job) == LARGE
+    assert all(found["metrics"]["avg_metrics"] == {"loss": 1.0, "lr": 0.5} for found in reports(user, job, "training"))
+    assert trial(user, job)["totalBatchesProcessed"] == 2**63 - 1
+    checkpoint = "33333333-3333-3333-3333-333333333333"
+    record = {"t": 1.7e9, "kind": "checkpoint", "uuid": checkpoint, "steps_completed": 2**62, "resources": {"w": 2**40}}
+    assert job.send([record], first=2 * len(LARGE) + 1).status == 200
+    found = user.get(f"/api/v1/checkpoints/{checkpoint}").json["checkpoint"]
+    assert found["metadata"]["steps_completed"] == 2**62
+
+
+def test_steps_beyond_the_largest_integer_are_refused(user: Api, job: Job) -> None:
+    refused = job.send([job.training(2**63, loss=1.0)], first=1)
+    assert refused.status == 400
+    assert str(2**63 - 1) in refused.sentence
 
 
 @pytest.mark.parametrize(

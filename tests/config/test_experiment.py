@@ -79,6 +79,7 @@ DEFAULTS: dict[str, Any] = {
     "scheduling_unit": 100,
     "records_per_epoch": 0,
     "max_restarts": 5,
+    "failure_fuse": 5,
     "log_policies": [],
     "retention_policy": None,
     "preemption_timeout": None,

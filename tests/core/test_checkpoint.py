@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 
@@ -10,8 +11,9 @@ import pytest
 from tests.support.processes import run_ranks
 from trainmaster.core import CheckpointConflict, CheckpointContext, CheckpointError, DownloadMode
 from trainmaster.core.distributed import single
-from trainmaster.core.shards import Shard, assign, check_digests, merge_metadata, merge_sizes, same_names
-from trainmaster.core.storage import Storage, list_files, open_storage
+from trainmaster.core.file_tree import inner_links, list_files
+from trainmaster.core.shards import Shard, assign, assign_links, check_digests, merge_metadata, merge_sizes, same_names
+from trainmaster.core.storage import Storage, open_storage
 
 
 class Recorder:
@@ -111,6 +113,160 @@ def test_ids_cannot_lead_elsewhere(checkpoint, storage_id):
         checkpoint.delete(storage_id)
 
 
+def written_by_frameworks(folder):
+    """What DeepSpeed, Lightning, Hugging Face and others leave in a folder."""
+    step = folder / "global_step10"
+    (step / "empty").mkdir(parents=True)
+    (step / "model.bin").write_bytes(b"weights")
+    (folder / "latest").symlink_to("global_step10")
+    (folder / "current").symlink_to("latest")
+    (folder / "last.ckpt").symlink_to("global_step10/model.bin")
+    (folder / "absolute").symlink_to(step)
+    (folder / "aa").symlink_to("zz")
+    (folder / "zz").mkdir()
+    (folder / "zz" / "up").symlink_to("../global_step10/model.bin")
+    os.link(step / "model.bin", folder / "hard.bin")
+    (folder / ("n" * 255)).write_text("long")
+    (folder / "héllo wörld %20.txt").write_text("odd")
+    with open(folder / "sparse.bin", "wb") as file:
+        file.seek(64 * 2**20)
+        file.write(b"end")
+    (folder / "loop").symlink_to(".")
+    (zzz := folder / "zzz").mkdir()
+    (zzz / "self").symlink_to("..")
+    (folder / "gone").symlink_to("removed-step")
+    return folder
+
+
+NAMES = {
+    "global_step10/": 0,
+    "global_step10/empty/": 0,
+    "global_step10/model.bin": 7,
+    **{
+        f"{link}/{name}": size
+        for link in ("latest", "current", "absolute")
+        for name, size in (("", 0), ("empty/", 0), ("model.bin", 7))
+    },
+    "last.ckpt": 7,
+    "zz/": 0,
+    "zz/up": 7,
+    "aa/": 0,
+    "aa/up": 7,
+    "hard.bin": 7,
+    "n" * 255: 4,
+    "héllo wörld %20.txt": 3,
+    "sparse.bin": 64 * 2**20 + 3,
+    "zzz/": 0,
+}
+LINKS = {
+    "latest": "global_step10",
+    "current": "latest",
+    "last.ckpt": "global_step10/model.bin",
+    "absolute": "global_step10",
+    "aa": "zz",
+    "zz/up": "../global_step10/model.bin",
+    "loop": ".",
+    "zzz/self": "..",
+    "gone": "removed-step",
+}
+
+
+def check_whole(folder):
+    """All names with their contents, and links that are links and lead inside."""
+    found = list_files(folder)
+    assert {name: size for name, size in found.items() if name != "metadata.json"} == NAMES
+    assert {path: os.readlink(folder / path) for path in LINKS} == LINKS
+    for name in ("latest/model.bin", "current/model.bin", "absolute/model.bin", "last.ckpt", "aa/up", "hard.bin"):
+        assert (folder / name).read_bytes() == b"weights"
+    sparse = os.stat(folder / "sparse.bin")
+    assert sparse.st_blocks * 512 < 2**20, "its hole stays a hole"
+    with open(folder / "sparse.bin", "rb") as file:
+        file.seek(-4, os.SEEK_END)
+        assert file.read() == b"\0end"
+
+
+def test_what_frameworks_write_is_restored_the_same(checkpoint, reports, tmp_path):
+    uuid = checkpoint.upload(written_by_frameworks(tmp_path / "model"), {"steps_completed": 1})
+    with checkpoint.restore_path(uuid) as path:
+        check_whole(path)
+    assert {**reports.records[0]["resources"], "metadata.json": 0} == {**NAMES, "metadata.json": 0}
+    for _ in range(2):  # also over what is there
+        checkpoint.download(uuid, tmp_path / "back")
+        check_whole(tmp_path / "back")
+    with checkpoint.store_path({"steps_completed": 2}) as (path, second):
+        written_by_frameworks(path)
+    with checkpoint.restore_path(second) as path:
+        check_whole(path)
+
+
+def test_what_links_lead_to_outside_is_copied(checkpoint, tmp_path):
+    outside = tmp_path / "cache" / "blobs"
+    outside.mkdir(parents=True)
+    (outside / "weights").write_text("w")
+    (outside / "again").symlink_to("weights")
+    for upload in (True, False):
+        folder = tmp_path / f"model{upload}"
+        with contextlib.ExitStack() as stack:
+            if not upload:
+                folder, uuid = stack.enter_context(checkpoint.store_path({"steps_completed": 1}))
+            folder.mkdir(exist_ok=True)
+            (folder / "base").symlink_to(outside)
+            (folder / "file").symlink_to(outside / "weights")
+        if upload:
+            uuid = checkpoint.upload(folder, {"steps_completed": 1})
+        stored = tmp_path / "store" / uuid
+        assert not any(os.path.islink(stored / name) for name in ("base", "file"))
+        assert [(stored / name).read_text() for name in ("base/weights", "base/again", "file")] == ["w"] * 3
+
+
+@pytest.mark.parametrize("upload", [True, False])
+@pytest.mark.parametrize(
+    ("name", "goal", "words"),
+    [
+        ("base", "/no/such/place", "the link base leads to /no/such/place, where nothing is"),
+        ("up", "../..", "which holds the checkpoint itself"),
+        (b"caf\xe9", None, "is not UTF-8"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_with_its_name(checkpoint, reports, tmp_path, name, goal, words, upload):
+    def save():
+        if not upload:
+            with checkpoint.store_path({"steps_completed": 1}) as (path, _):
+                fill(path)
+        else:
+            (tmp_path / "model").mkdir()
+            fill(tmp_path / "model")
+            checkpoint.upload(tmp_path / "model", {"steps_completed": 1})
+
+    def fill(folder):
+        if goal is None:
+            open(os.path.join(os.fsencode(folder), name), "wb").close()
+        else:
+            (folder / name).symlink_to(goal)
+
+    with pytest.raises(CheckpointError, match=words):
+        save()
+    assert reports.records == []
+    assert not os.path.exists(tmp_path / "store") or os.listdir(tmp_path / "store") == []
+
+
+def test_a_selector_decides_on_what_links_lead_to(checkpoint, tmp_path):
+    folder = written_by_frameworks(tmp_path / "model")
+    uuid = checkpoint.upload(folder, {"steps_completed": 1}, selector=lambda path: path.startswith("latest/"))
+    stored = tmp_path / "store" / uuid
+    assert list_files(stored).keys() == {"latest/", "latest/empty/", "latest/model.bin", "metadata.json"}
+    assert inner_links(stored) == {}, "what it led to was not chosen"
+
+
+def test_links_of_shards():
+    """One that all ranks with something there have stays a link; one that is a folder on another rank is copied."""
+    here = Shard({"a/": 0, "a/0": 1, "l/": 0, "l/0": 1, "m/": 0, "m/0": 1}, {}, {}, {"l": "a", "m": "a"})
+    there = Shard({"a/": 0, "a/1": 1, "l/": 0, "l/1": 1, "m/": 0, "m/1": 1}, {}, {}, {"l": "a"})
+    links = assign_links([here, there, Shard({}, {}, {})])
+    assert links == [{"l": "a"}, {}, {}]
+    assert assign([here, there], {"l"}) == [{"a/", "a/0", "m/", "m/0"}, {"a/1", "m/1"}]
+
+
 SHARDS = """
 import os, pathlib, sys
 from trainmaster import core
@@ -125,6 +281,10 @@ with core.DistributedContext.from_torch_distributed() as distributed:
     mine.mkdir()
     (mine / ("shard%d" % rank)).write_text("s" * (rank + 1))
     (mine / "common").write_text("same")
+    (mine / "latest").symlink_to("common")
+    (mine / "step").mkdir()
+    (mine / "step" / str(rank)).write_text("x")
+    (mine / "newest").symlink_to("step")
     if os.environ.get("SHARED_FILE"):
         (mine / "clash").write_text("I am %d" % rank)
     if os.environ.get("FAIL") == str(rank):
@@ -155,8 +315,13 @@ def test_shards_make_one_checkpoint(tmp_path):
         "shard1": 2,
         "shard2": 3,
         "common": 4,
+        "latest": 4,
+        **{f"{name}/{rank}": 1 for name in ("step", "newest") for rank in range(3)},
+        "step/": 0,
+        "newest/": 0,
         "metadata.json": (folder / "metadata.json").stat().st_size,
     }
+    assert inner_links(folder) == {"latest": "common", "newest": "step"}
     assert json.loads((folder / "metadata.json").read_text()) == {
         "steps_completed": 4,
         "rank0": 0,

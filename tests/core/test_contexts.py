@@ -105,7 +105,9 @@ def test_wrong_reports_are_refused():
         for call, words in [
             (lambda: ctx.train.report_metrics("a.b", 1, {}), "without dots"),
             (lambda: ctx.train.report_metrics("", 1, {}), "without dots"),
-            (lambda: ctx.train.report_training_metrics(-1, {}), "negative"),
+            (lambda: ctx.train.report_training_metrics(-1, {}), "from 0"),
+            (lambda: ctx.train.report_validation_metrics(2**63, {}), "2\\*\\*63 - 1, it is 9223372036854775808"),
+            (lambda: ctx.train.report_training_metrics(1, {"epoch": "two"}), "'epoch' must be a number"),
             (lambda: ctx.train.report_progress(1.5), "between 0 and 1"),
             (lambda: ctx.train.report_progress(math.nan), "between 0 and 1"),
             (lambda: ctx.train.report_early_exit("BORED"), "BORED"),

@@ -29,4 +29,4 @@ def test_a_poisoned_spool_loses_only_what_is_poisoned(own_master: MasterProcess)
     ended_as(master, number, "COMPLETED")
     trial = only_trial(master, number)
     assert validations(master, [trial.id])[trial.id] == [1, 2, 3, 4, 5, 6]
-    assert "could not be taken in and is left out" in log_text(master, trial.id)
+    assert "A report was refused for good and left out" in log_text(master, trial.id)

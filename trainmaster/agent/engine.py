@@ -175,7 +175,8 @@ class Engine:
                 text: bytes = self._api().logs(container, stdout=True, stderr=True, tail=TAIL_LINES)
             except errors.APIError:
                 return b""
-        return text[-TAIL_BYTES:]
+        # From the beginning of a UTF-8 character on.
+        return text[-TAIL_BYTES:].lstrip(bytes(range(0x80, 0xC0))) if len(text) > TAIL_BYTES else text
 
     def remove(self, container: str) -> None:
         """Kill and remove a container. One that no longer exists is not an error."""

@@ -155,7 +155,7 @@ def _refusal(url: str, status: int, content: bytes) -> Exception:
     try:
         message = json.loads(content)["message"]
     except (ValueError, KeyError, TypeError):
-        message = content[:200].decode(errors="replace")
+        message = content[:200].decode(errors="replace").rstrip("\ufffd")
     if status == 401:
         return NotEnrolled(f"The master at {url} does not accept this agent: {message}")
     if status == 403:

@@ -128,6 +128,7 @@ def _create(args: argparse.Namespace) -> int:
             project_id=args.project_id,
             template=args.template,
             source=str(args.config_file),
+            notice=say,
         )
     except APIError as error:
         raise file.placed(error) from None

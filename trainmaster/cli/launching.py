@@ -48,7 +48,7 @@ def launch(master: Master, kind: Kind, args: argparse.Namespace, **more: Any) ->
     """Start the task that the arguments describe. Raises ClientError, UsageError."""
     more_config = more.pop("config", {})
     home = master.organisation.workspace(args.workspace_name)["id"] if args.workspace_name else None
-    return master.tasks.launch(
+    made = master.tasks.launch(
         kind,
         {**more_config, **configuration(args)},
         files_of(args),
@@ -56,6 +56,9 @@ def launch(master: Master, kind: Kind, args: argparse.Namespace, **more: Any) ->
         workspace_id=home,
         **more,
     )
+    for remark in made["remarks"]:
+        say(remark)
+    return made
 
 
 def configuration(args: argparse.Namespace) -> dict[str, Any]:

@@ -95,4 +95,5 @@ def _line(master: Master, experiment: Experiment) -> str:
         best = f" | best {experiment.searcher_metric} {experiment.best_metric:.5g} (trial {experiment.best_trial_id})"
     bar = "#" * filled + "." * (BAR_WIDTH - filled)
     done = f"{100 * experiment.progress:.1f} %"
-    return f"experiment {experiment.id} {experiment.state} [{bar}] {done} | trials: {trials or 'none yet'}{best}"
+    why = f" | {experiment.reason}" if experiment.state == "PAUSED" and experiment.reason else ""
+    return f"experiment {experiment.id} {experiment.state} [{bar}] {done} | trials: {trials or 'none yet'}{best}{why}"

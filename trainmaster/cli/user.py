@@ -82,6 +82,7 @@ def _link(args: argparse.Namespace) -> None:
         args.det_username, uid=args.agent_uid, user=args.agent_user, gid=args.agent_gid, group=args.agent_group
     )
     print(f"Jobs of user '{args.det_username}' run as {args.agent_user} from now on, if the cluster supports it.")
+    print("They have the groups of that account: the group's name and id are stored and have no effect.")
 
 
 def _list(args: argparse.Namespace) -> None:

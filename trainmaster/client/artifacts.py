@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -362,9 +363,25 @@ def _copy(source: Path, target: Path) -> None:
     import shutil
 
     try:
-        shutil.copytree(source, target)
+        shutil.copytree(source, target, symlinks=True)
+        links = [path for path in target.rglob("*") if path.is_symlink()]
+        for link in links:
+            original = source / link.relative_to(target)
+            if _leads_inside(link, target):
+                continue
+            link.unlink()  # its place is taken by what it leads to
+            if original.is_dir():
+                shutil.copytree(original, link)
+            else:
+                shutil.copy2(original, link)
     except shutil.Error as errors:  # a list of (source, target, why)
         raise OSError("; ".join(f"{name}: {why}" for name, _, why in errors.args[0][:3])) from None
+
+
+def _leads_inside(link: Path, folder: Path) -> bool:
+    """Whether a link leads to a place in the folder that it is in, by a path that stays right where this moves to."""
+    real = os.path.realpath(link)
+    return not os.path.isabs(os.readlink(link)) and Path(real).is_relative_to(folder.resolve())
 
 
 def _unpack(checkpoint: Checkpoint, target: Path) -> None:
@@ -374,31 +391,45 @@ def _unpack(checkpoint: Checkpoint, target: Path) -> None:
     import tarfile
 
     target.mkdir()
+    links: dict[Path, str] = {}  # made when all files are there, so that none is written through them
     with checkpoint.master.checkpoint_archive(checkpoint.uuid) as stream:
         try:
             with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
                 for member in archive:
                     inside = PurePosixPath(member.name)
-                    if inside.is_absolute() or ".." in inside.parts or not (member.isfile() or member.isdir()):
+                    if (
+                        inside.is_absolute()
+                        or ".." in inside.parts
+                        or not (member.isfile() or member.isdir() or member.issym())
+                    ):
                         raise ClientError(f"The master sent {member.name!r}, which cannot be a file of a checkpoint.")
                     place = target / inside
                     if member.isdir():
                         place.mkdir(parents=True, exist_ok=True)
                         continue
                     place.parent.mkdir(parents=True, exist_ok=True)
+                    if member.issym():
+                        links[place] = member.linkname
+                        continue
                     content = archive.extractfile(member)
                     if content is not None:
                         with content, place.open("wb") as file:
                             shutil.copyfileobj(content, file, 2**20)
         except tarfile.TarError as error:
             raise ClientError(f"The archive of checkpoint {checkpoint.uuid} arrived damaged: {error}.") from None
+    for place, goal in links.items():
+        place.symlink_to(goal)
+    for place, goal in links.items():
+        if not _leads_inside(place, target):
+            name = place.relative_to(target)
+            raise ClientError(f"The master sent the link {str(name)!r} to {goal!r}, which leads out of the checkpoint.")
 
 
 def _check(checkpoint: models.Checkpoint, copied: Path) -> None:
     """Raises ClientError for a file that is missing or has another size than recorded."""
     for path, size in checkpoint.resources.items():
         place = copied / path
-        if not place.exists() or (place.is_file() and place.stat().st_size != size):
+        if not os.path.lexists(place) or (place.is_file() and place.stat().st_size != size):
             raise ClientError(
                 f"Checkpoint {checkpoint.uuid} is damaged: {path} is missing or does not have {size} bytes."
             )

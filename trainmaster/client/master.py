@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,7 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         template: str | None = None,
         validate_only: bool = False,
         source: str | None = None,
+        notice: Callable[[str], None] | None = None,
     ) -> Experiment:
         """Create an experiment. The call is not repeated when the connection fails, as a second experiment would be
         worse.
@@ -71,6 +72,7 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
             template: Name of a template that the configuration is merged over.
             validate_only: Check the configuration and create nothing; the answer is what would be created.
             source: Where the configuration comes from, for messages about it. Default: the file's name.
+            notice: Called with each sentence of the master on what of the configuration has no effect.
 
         Returns:
             The experiment.
@@ -98,6 +100,8 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         sent = files.within(body) if isinstance(files, ContextFolder) else {**body, "modelDefinition": list(files)}
         # Not repeated: a second copy of an experiment is worse than an error.
         answer = self._http.request("POST", "/api/v1/experiments", body=sent, retry=False)
+        for remark in answer.get("remarks") or () if notice is not None else ():
+            notice(remark)
         return Experiment.parse(answer["experiment"], master=self)
 
     def experiment(self, experiment_id: int) -> Experiment:

@@ -39,7 +39,8 @@ class Tasks(Resource):
             more: `preview` for notebooks; `experimentIds` and `trialIds` for TensorBoards.
 
         Returns:
-            The task, and under `config` its whole configuration.
+            The task, and under `config` its whole configuration; under `remarks` what its owner should know, such as
+            keys that have no effect where it runs.
 
         Raises:
             ClientError: A file to send cannot be read, or changed meanwhile.
@@ -49,7 +50,7 @@ class Tasks(Resource):
         body = {"config": dict(config), **given(templateName=template, workspaceId=workspace_id, **more)}
         sent = files.within(body, "files") if files else body
         answer = self._post(f"{kind}s", sent, retry=False)
-        return {**answer[kind], "config": answer["config"]}
+        return {**answer[kind], "config": answer["config"], "remarks": answer.get("remarks") or []}
 
     def list(self, kind: Kind, *, users: Sequence[str] = (), workspace_id: int = 0, **order: str) -> list[Json]:
         """List tasks of a kind.

@@ -318,4 +318,4 @@ def _parsed(content: bytes) -> Any:
     try:
         return json.loads(content) if content else {}
     except ValueError:
-        return content[:200].decode(errors="replace")
+        return content[:200].decode(errors="replace").rstrip("\ufffd")

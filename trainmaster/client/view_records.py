@@ -248,7 +248,7 @@ class CheckpointTable:
 @dataclass(frozen=True)
 class TrialHead:
     """What stands above every tab of a trial. `why`: its state in one sentence. `stop`: who stopped it, such as
-    `searcher`."""
+    `searcher`. `refused_reports`: how many reports the master refused for good."""
 
     id: int
     experiment_id: int
@@ -276,6 +276,7 @@ class TrialHead:
     slot_seconds: float
     checkpoints: int
     checkpoint_size: int
+    refused_reports: int
 
 
 @dataclass(frozen=True)

@@ -232,6 +232,7 @@ class Trial(TypedDict):
     logPolicyMatched: str | None
     attempts: int
     stopCause: str | None
+    refusedReports: str
 
 
 class Trigger(TypedDict):

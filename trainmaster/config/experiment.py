@@ -18,7 +18,7 @@ from .overrides import override
 from .searcher import IGNORED as SEARCHER_IGNORED
 from .searcher import Length, Searcher, takes_grid
 from .searcher import incomplete as incomplete_searcher
-from .shapes import Label, Line, Name, Natural, Positive, Section, Text, Whole, wrong
+from .shapes import Label, Line, Name, Natural, Positive, Section, Steps, Text, Whole, wrong
 from .source import Document, read, write
 from .storage import CheckpointStorage
 from .storage import incomplete as incomplete_storage
@@ -51,8 +51,8 @@ class Profiling(Section):
     """The `profiling` section."""
 
     enabled: bool = False
-    begin_on_batch: Natural = 0
-    end_after_batch: Natural | None = None
+    begin_on_batch: Steps = 0
+    end_after_batch: Steps | None = None
     sync_timings: bool = True
 
     @model_validator(mode="after")
@@ -152,8 +152,10 @@ class ExperimentConfig(WithUserOptions):
     min_validation_period: Length = Length(batches=0)
     perform_initial_validation: bool = False
     scheduling_unit: Positive = 100
-    records_per_epoch: Natural = 0
+    records_per_epoch: Steps = 0
     max_restarts: Natural = 5
+    failure_fuse: Natural = 5
+    """A search is paused when so many trials, the first ones, fail at once for one cause; 0: never."""
     log_policies: list[LogPolicy] = Field(default_factory=list)
     retention_policy: Retention | None = None
     preemption_timeout: Natural | None = None

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from trainmaster import plugins
 
 from .messages import in_words
-from .shapes import Line, Name, Natural, Positive, Section, chosen, pick, wrong
+from .shapes import Line, Name, Natural, Positive, Section, Steps, chosen, pick, wrong
 
 UNITS = ("batches", "records", "epochs")
 
@@ -22,9 +22,9 @@ UNITS = ("batches", "records", "epochs")
 class Length(Section):
     """An amount of training in exactly one unit."""
 
-    batches: Natural | None = None
-    records: Natural | None = None
-    epochs: Natural | None = None
+    batches: Steps | None = None
+    records: Steps | None = None
+    epochs: Steps | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -47,6 +47,8 @@ def _length(value: Any) -> Any:
         raise wrong(f"a length is wanted, such as {{batches: 1000}}, found {in_words(value)}")
     if isinstance(amount, int) and amount < 1:
         raise wrong(f"must be at least 1, found {amount}")
+    if isinstance(amount, int) and amount >= 2**63:
+        raise wrong(f"must be at most 2**63 - 1, found {amount}")
     return value
 
 

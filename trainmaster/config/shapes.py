@@ -112,6 +112,8 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 """An integer; 100.0 counts as one, as in JSON Schema."""
 Natural = Annotated[Whole, Field(ge=0, le=2**53)]
 Positive = Annotated[Whole, Field(ge=1, le=2**53)]
+Steps = Annotated[Whole, Field(ge=0, le=2**63 - 1)]
+"""An amount of training: what the database can count."""
 Port = Annotated[Whole, Field(ge=1, le=65535)]
 Text = str
 """Free text; line breaks are allowed."""

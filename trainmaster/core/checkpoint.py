@@ -11,10 +11,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from trainmaster.core.distributed import DistributedContext, single
 from trainmaster.core.errors import CheckpointError, DistributedError, MasterAway
+from trainmaster.core.file_tree import copy_files, inner_links, kept_links, list_files, make_durable, settle_links
 from trainmaster.core.reports import Reports
-from trainmaster.core.shards import Shard, assign, check_digests, merge_metadata, merge_sizes, same_names
-from trainmaster.core.storage import METADATA, Storage, copy_files, list_files, make_durable
-from trainmaster.core.values import storable
+from trainmaster.core.shards import Shard, assign, assign_links, check_digests, merge_metadata, merge_sizes, same_names
+from trainmaster.core.storage import METADATA, Storage
+from trainmaster.core.values import counted_steps, storable
 from trainmaster.runtime.errors import CallFailed, CallRejected
 from trainmaster.runtime.master import MasterCalls
 
@@ -87,10 +88,10 @@ class CheckpointContext:
         def bring() -> Shard:
             return _shard(source, selector, self._metadata(metadata, shard))
 
-        def place(storage_id: str, share: List[str]) -> None:
+        def place(storage_id: str, share: List[str], links: Mapping[str, str]) -> None:
             folder = self._storage.create(storage_id)
             if source is not None:
-                copy_files(source, folder, share)
+                copy_files(source, folder, share, links)
                 make_durable(folder, [name for name in share if name.endswith("/")])
 
         group = self._distributed if shard else single()
@@ -138,10 +139,11 @@ class CheckpointContext:
             identities = {path: ("", 0, 0) for path in sizes}
             return Shard(sizes, identities, self._metadata(metadata, shard))
 
-        def place(_: str, share: List[str]) -> None:
+        def place(_: str, share: List[str], links: Mapping[str, str]) -> None:
+            del links  # they are there
             make_durable(folder, share)
 
-        self._save(group, storage_id, bring, place, folder)
+        self._save(group, storage_id, bring, place, folder, lambda: settle_links(folder))
 
     def download(
         self,
@@ -249,21 +251,25 @@ class CheckpointContext:
         group: DistributedContext,
         storage_id: str,
         bring: Callable[[], Shard],
-        place: Callable[[str, List[str]], None],
+        place: Callable[[str, List[str], Mapping[str, str]], None],
         source: Optional[Path],
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
-        """The steps that all ranks of a save take together; an error on one is an error on all."""
+        """The steps that all ranks of a save take together; an error on one is an error on all. `settle`: what the
+        first rank does to a folder of all before it is listed."""
         try:
             # In `store_path` all write into one folder: what one rank has in it for a moment, no other may list.
             _all(group, lambda: None)
+            _all(group, lambda: settle() if group.rank == 0 else None)
             shards = _all(group, bring)
             doubtful = same_names(shards)
             if doubtful:
                 digests = _all(group, lambda: _digests(source, doubtful, group.rank))
                 check_digests(doubtful, digests)
-            share = sorted(assign(shards)[group.rank])
+            links = assign_links(shards)
+            share = sorted(assign(shards, {path for each in links for path in each})[group.rank])
             metadata = merge_metadata(shards)
-            _all(group, lambda: place(storage_id, share))
+            _all(group, lambda: place(storage_id, share, links[group.rank]))
             sizes = merge_sizes(shards)
             _all(group, lambda: self._conclude(storage_id, metadata, sizes) if group.rank == 0 else None)
         except BaseException:
@@ -286,7 +292,7 @@ class CheckpointContext:
             decides=False,
             durable=True,
             uuid=storage_id,
-            steps_completed=int(metadata["steps_completed"]),
+            steps_completed=counted_steps(metadata["steps_completed"]),
             resources=resources,
             metadata=metadata,
             storage=self._storage.config,
@@ -301,7 +307,8 @@ class CheckpointContext:
     def _fetch(self, storage_id: str, target: Path, selector: Optional[Selector]) -> None:
         source = self._storage.existing(storage_id)
         target.mkdir(parents=True, exist_ok=True)
-        copy_files(source, target, _selected(list_files(source), selector))
+        names = _selected(list_files(source), selector)
+        copy_files(source, target, names, kept_links(inner_links(source), names, selector is None))
 
     def _metadata(self, metadata: Optional[Mapping[str, Any]], shard: bool) -> Dict[str, Any]:
         checked = storable(dict(metadata or {}))
@@ -310,6 +317,8 @@ class CheckpointContext:
         # Of a sharded save one rank's word is enough; `int()` in `_conclude` speaks for the rest.
         if self._in_job and (not shard or self._distributed.rank == 0) and not isinstance(steps, (int, float)):
             raise ValueError('the metadata of a checkpoint must hold "steps_completed", a number')
+        if self._in_job and isinstance(steps, (int, float)):
+            counted_steps(steps)
         return checked
 
     def _chief_only(self, name: str) -> None:
@@ -353,7 +362,7 @@ def _shard(source: Optional[Path], selector: Optional[Selector], metadata: Dict[
     for name in sizes:
         status = os.stat(str(source / name))
         identities[name] = (host, status.st_dev, status.st_ino)
-    return Shard(sizes, identities, metadata)
+    return Shard(sizes, identities, metadata, kept_links(inner_links(source), sizes, selector is None))
 
 
 def _selected(sizes: Dict[str, int], selector: Optional[Selector]) -> Dict[str, int]:

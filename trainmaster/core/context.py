@@ -163,7 +163,7 @@ def _in_job(
     master = MasterCalls(
         info.master_url, info.session_token, url_file=runtime.master_url_file, url_owner=runtime.master_url_owner
     )
-    reports = Reports(runtime.spool, runtime.run_dir) if distributed.rank == 0 else None
+    reports = Reports(runtime.spool, runtime.run_dir, runtime.limits) if distributed.rank == 0 else None
     storage = open_storage(checkpoint_storage or runtime.checkpoint_storage or None)
     tensorboard = TensorboardFiles(
         runtime.run_dir / ("tensorboard-%d" % distributed.rank),

@@ -65,6 +65,7 @@ class RuntimeInfo(Record):
     master_url_owner: Optional[int] = None
     launcher_port: int = 0  # for the launcher's own use, on the first node
     worker_ports: Sequence[Sequence[int]] = ()  # of each node, one for each slot
+    limits: Mapping[str, int] = {}  # of the master, for one report
 
 
 class ClusterInfo(Record):
@@ -201,4 +202,5 @@ def _runtime(run_dir: Path, raw: Optional[Dict[str, Any]]) -> Optional[RuntimeIn
         master_url_owner=raw.get("master_url_owner"),
         launcher_port=raw.get("launcher_port", 0),
         worker_ports=raw.get("worker_ports", []),
+        limits=raw.get("limits") or {},
     )

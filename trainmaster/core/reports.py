@@ -9,8 +9,10 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Optional
+from types import MappingProxyType
+from typing import Any, Dict, Mapping, Optional
 
+from trainmaster.core.values import check_amount
 from trainmaster.runtime.run_dir import CORE_SOCKET, CORE_TAKEN_OVER
 from trainmaster.runtime.spool import SpoolWriter, encode
 
@@ -27,7 +29,9 @@ class Reports:
     the master; nothing here ever raises for want of disk or of a runtime.
     """
 
-    def __init__(self, spool: Path, run_dir: Path) -> None:
+    def __init__(self, spool: Path, run_dir: Path, limits: Mapping[str, int] = MappingProxyType({})) -> None:
+        """`limits`: those of the master for one report, by their keys."""
+        self.limits = limits
         self._socket_path = str(run_dir / CORE_SOCKET)
         self._lock = threading.RLock()
         self._socket: Optional[socket.socket] = None
@@ -47,7 +51,9 @@ class Reports:
 
     def add(self, kind: str, *, decides: bool = False, durable: bool = False, **fields: Any) -> None:
         """Append a record of `kind`. `decides`: the searcher may answer it by stopping this trial. `durable`: it
-        must survive the loss of the node, as a checkpoint's must."""
+        must survive the loss of the node, as a checkpoint's must. Raises ValueError for more values than the master
+        takes."""
+        check_amount(fields, self.limits)
         line = encode({"t": time.time(), "kind": kind, **fields})
         with self._lock:
             if self._writer is not None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Sequence, Set, Tuple
 
 from trainmaster.core.errors import CheckpointConflict
+from trainmaster.core.file_tree import without_linked
 from trainmaster.runtime.record import Record
 
 Identity = Tuple[str, int, int]  # host, device, inode: the same file, seen by two ranks of one node
 
 
 class Shard(Record):
-    """The files and metadata of one rank. Folders end with "/"."""
+    """The files and metadata of one rank. Folders end with "/"; what links lead to is among the files."""
 
     sizes: Mapping[str, int]
     identities: Mapping[str, Identity]
     metadata: Mapping[str, Any]
+    links: Mapping[str, str] = {}  # that stay links: path -> the path in the link
 
 
 def same_names(shards: Sequence[Shard]) -> Dict[str, List[int]]:
@@ -39,15 +41,33 @@ def check_digests(doubtful: Mapping[str, Sequence[int]], digests: Sequence[Mappi
             )
 
 
-def assign(shards: Sequence[Shard]) -> List[Set[str]]:
-    """The paths that each rank is to copy: the lowest rank that has a path copies it.
+def assign_links(shards: Sequence[Shard]) -> List[Dict[str, str]]:
+    """The links that each rank is to make: the lowest rank that has it. One that is a file or a folder for another
+    rank, or that leads elsewhere there, is none for all: what it leads to is copied."""
+    found: Dict[str, str] = {}
+    shares: List[Dict[str, str]] = []
+    for shard in shards:
+        share = {path: text for path, text in shard.links.items() if path not in found}
+        shares.append(share)
+        found.update(share)
+    for shard in shards:
+        names = {*shard.sizes, *shard.links}
+        for path, text in list(found.items()):
+            if shard.links.get(path, text) != text or (path not in shard.links and {path, path + "/"} & names):
+                del found[path]
+    return [{path: text for path, text in share.items() if path in found} for share in shares]
+
+
+def assign(shards: Sequence[Shard], links: Collection[str] = ()) -> List[Set[str]]:
+    """The paths that each rank is to copy: the lowest rank that has a path copies it. Those behind `links` are not
+    copied.
 
     Raises CheckpointConflict when a path is a file for one rank and a folder for another.
     """
     taken: Set[str] = set()
     shares: List[Set[str]] = []
     for shard in shards:
-        share = set(shard.sizes) - taken
+        share = set(without_linked(shard.sizes, links)) - taken
         shares.append(share)
         taken |= share
     for path in taken:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, Mapping, Optional, Set, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Union
 
 from trainmaster.core.errors import CheckpointError
 
@@ -118,59 +118,3 @@ def _required(config: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value:
         raise CheckpointError("checkpoint_storage: %s is missing" % key)
     return value
-
-
-def list_files(folder: Path) -> Dict[str, int]:
-    """List everything below a folder: relative path -> size in bytes; folders end with "/" and have size 0.
-
-    Links are followed, each folder once.
-    """
-    found: Dict[str, int] = {}
-    seen: Set[Tuple[int, int]] = set()
-    for current, folders, files in os.walk(str(folder), followlinks=True):
-        relative = Path(current).relative_to(folder)
-        for name in list(folders):
-            status = os.stat(os.path.join(current, name))
-            if (status.st_dev, status.st_ino) in seen:
-                folders.remove(name)
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            found[(relative / name).as_posix() + "/"] = 0
-        for name in files:
-            found[(relative / name).as_posix()] = os.stat(os.path.join(current, name)).st_size
-    return found
-
-
-def copy_files(source: Path, target: Path, names: Iterable[str]) -> None:
-    """Copy the entries `names` of `list_files`; each file is durable when this returns."""
-    import shutil  # only now: it takes as long to import as the rest of this package
-
-    for name in sorted(names):
-        path = target / name
-        if name.endswith("/"):
-            path.mkdir(parents=True, exist_ok=True)
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(str(source / name), str(path))
-        shutil.copymode(str(source / name), str(path))
-        _fsync(path)
-
-
-def make_durable(folder: Path, names: Iterable[str]) -> None:
-    """Flush the named files and their folders to disk."""
-    folders = {folder}
-    for name in names:
-        if name.endswith("/"):
-            folders.add(folder / name)
-        else:
-            _fsync(folder / name)
-    for each in folders:
-        _fsync(each)
-
-
-def _fsync(path: Path) -> None:
-    file = os.open(str(path), os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

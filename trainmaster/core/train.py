@@ -13,7 +13,7 @@ from trainmaster.core.errors import CoreError, MasterAway
 from trainmaster.core.info import TrialInfo
 from trainmaster.core.reports import Reports
 from trainmaster.core.tensorboard import TensorboardFiles, everything, unchanged
-from trainmaster.core.values import storable, storable_metrics
+from trainmaster.core.values import check_names, counted_steps, storable, storable_metrics
 from trainmaster.runtime.errors import CallFailed, CallRejected
 from trainmaster.runtime.master import MasterCalls
 
@@ -63,7 +63,8 @@ class TrainContext:
             batch_metrics: The same for each batch since the last report, where wanted.
 
         Raises:
-            ValueError: `steps_completed` is negative, or `metrics` is no dict of names.
+            ValueError: `steps_completed` is negative or above 2**63 - 1, `metrics` is no dict of names, or they are
+                more or longer than the master keeps.
         """
         self._report("training", steps_completed, metrics, batch_metrics)
 
@@ -76,7 +77,8 @@ class TrainContext:
             metrics: Name and value; it should hold the searcher's metric.
 
         Raises:
-            ValueError: `steps_completed` is negative, or `metrics` is no dict of names.
+            ValueError: `steps_completed` is negative or above 2**63 - 1, `metrics` is no dict of names, or they are
+                more or longer than the master keeps.
         """
         self._report("validation", steps_completed, metrics)
 
@@ -89,8 +91,8 @@ class TrainContext:
             metrics: Name and value.
 
         Raises:
-            ValueError: The group's name is not allowed, `steps_completed` is negative, or `metrics` is no dict of
-                names.
+            ValueError: The group's name is not allowed, `steps_completed` is negative or above 2**63 - 1, `metrics`
+                is no dict of names, or they are more or longer than the master keeps.
         """
         self._report(group, steps_completed, metrics)
 
@@ -206,10 +208,13 @@ class TrainContext:
     ) -> None:
         if not isinstance(group, str) or not group or "." in group:
             raise ValueError("a group of metrics needs a name without dots, not %r" % (group,))
-        steps = int(steps_completed)
-        if steps < 0:
-            raise ValueError("steps_completed must not be negative, it is %d" % steps)
-        fields: Dict[str, Any] = {"group": group, "steps_completed": steps, "metrics": storable_metrics(metrics)}
+        kept = storable_metrics(metrics)
+        check_names(kept, group, self._reports.limits if self._reports is not None else {})
+        fields: Dict[str, Any] = {
+            "group": group,
+            "steps_completed": counted_steps(steps_completed),
+            "metrics": kept,
+        }
         if batch_metrics is not None:
             fields["batch_metrics"] = [storable_metrics(batch) for batch in batch_metrics]
         self._add("metrics", decides=group == "validation", **fields)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, List, Mapping
 
 logger = logging.getLogger("trainmaster.core")
 
 _DEEPEST = 20  # levels of nesting; more is a mistake or a cycle
+MOST_STEPS = 2**63 - 1  # what the master can keep
+_LARGEST = 10**300  # an integer that still is a float
 
 
 class Unstorable(ValueError):
@@ -21,7 +23,7 @@ def storable(value: Any, depth: int = 0) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
-        return int(value)
+        return _integer(int(value))
     if isinstance(value, float):
         return _number(float(value))
     if depth >= _DEEPEST:
@@ -55,6 +57,58 @@ def storable_metrics(metrics: Mapping[str, Any]) -> Dict[str, Any]:
             # `item()` of foreign types raises what it likes; a report must not end the training.
             logger.warning("metric %r is not reported: %s", name, error)
     return kept
+
+
+def counted_steps(steps_completed: Any) -> int:
+    """The number of steps as an integer. Raises ValueError for one that the master cannot keep."""
+    steps = int(steps_completed)
+    if not 0 <= steps <= MOST_STEPS:
+        raise ValueError("steps_completed must be from 0 to 2**63 - 1, it is %d" % steps)
+    return steps
+
+
+def check_names(metrics: Mapping[str, Any], group: str, limits: Mapping[str, int]) -> None:
+    """Check what the master asks of the names of metrics. `limits`: those of the master, by their keys. Raises
+    ValueError."""
+    longest = limits.get("metric_name")
+    for name in (group, *metrics):
+        if longest is not None and len(name) > longest:
+            raise ValueError(
+                "the name %.60r of a metric or group has %d characters; at most %d are allowed (limits.metric_name)"
+                % (name, len(name), longest)
+            )
+    for name in ("epoch", "epochs"):
+        value = metrics.get(name, 0)
+        if isinstance(value, bool) or not (
+            isinstance(value, (int, float)) or value in ("NaN", "Infinity", "-Infinity")
+        ):
+            raise ValueError("the metric %r must be a number, not %r" % (name, value))
+
+
+def check_amount(record: Mapping[str, Any], limits: Mapping[str, int]) -> None:
+    """Check that a record holds no more values than the master takes. Raises ValueError."""
+    most = limits.get("report_values")
+    if most is None:
+        return
+    found = 0
+    level: List[Any] = [record]
+    while level:
+        inner = [
+            each
+            for value in level
+            if isinstance(value, (dict, list))
+            for each in (value.values() if isinstance(value, dict) else value)
+        ]
+        found += len(inner)
+        level = inner
+    if found > most:
+        raise ValueError("this report holds %d values; at most %d are allowed (limits.report_values)" % (found, most))
+
+
+def _integer(value: int) -> int:
+    if abs(value) > _LARGEST:
+        raise Unstorable("it is too large a number to calculate with")
+    return value
 
 
 def _number(value: float) -> Any:

@@ -321,6 +321,7 @@ class Traits:
 
     supports: frozenset[JobFeature] = frozenset()  # supported settings, beside those of the container runtime
     user_section: str = ""  # section of experiments that it reads; empty: the one of its own name
+    section_keys: frozenset[str] | None = None  # keys of that section that have an effect; None: all
     # Values for Determined's clients.
     resources_type: str = "slurm-job"
     scheduler_type: str = "PRIORITY"  # of SCHEDULER_TYPE_*

@@ -16,6 +16,7 @@ import threading
 import time
 from typing import BinaryIO, List, Sequence, Tuple
 
+from trainmaster.runtime.logs import character_end
 from trainmaster.runtime.prctl import die_with_parent
 from trainmaster.runtime.process import pmi_descriptor
 from trainmaster.runtime.ranks import RankEnd, leave_rank_end
@@ -119,8 +120,10 @@ def _pump(source: BinaryIO, target: int, prefix: bytes) -> None:
             text = rest + block
             # Whole lines only, so that those of several ranks do not mix on their way.
             end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-            if not block or len(text) - end > _LONGEST:
+            if not block:
                 end = len(text)
+            elif len(text) - end > _LONGEST:
+                end = character_end(text, len(text) - 1)  # what follows may be another rank's
             whole, rest = text[:end], text[end:]
             whole, at_start = prefix_lines(whole, prefix, at_start)
             try:

@@ -177,6 +177,7 @@ def write_info(
             "worker_ports": [list(ports) for ports in rendezvous.worker_ports],
             "master_url_file": job.master_url_file,
             "master_url_owner": job.master_url_owner,
+            "limits": dict(work.limits),
         },
     }
     trial = work.trial

@@ -74,6 +74,7 @@ class Work(Record):
     context_size: int  # bytes of the archive of the user's files
     preempt: Optional[str]  # the reason, when the job is to leave before it began
     owner_token: str = ""  # by which the user's programs act as the job's owner; empty: they do not
+    limits: Mapping[str, Any] = {}  # of the master, for one report
 
 
 def read_job(folder: str) -> JobDescription:
@@ -163,6 +164,7 @@ def parse_work(raw: Any) -> Work:
         context_size=int(take.number("context_size", 0)),
         preempt=str(preempt.get("reason") or "master") if isinstance(preempt, dict) else None,
         owner_token=take.text("owner_token", ""),
+        limits=take.mapping("limits"),
     )
 
 

@@ -36,6 +36,24 @@ def _level(head: str) -> str:
     return match.group(1) if match else "INFO"
 
 
+def character_end(text: bytes, most: int) -> int:
+    """Find where to cut a text that is longer than `most` bytes: there, or before the UTF-8 character that it would
+    cut in two."""
+    for end in range(most, max(most - 4, 0), -1):
+        if text[end] & 0xC0 != 0x80:  # no byte inside a character
+            return end
+    return most
+
+
+def _parts(piece: bytes) -> Iterator[bytes]:
+    """Cut a line into parts of at most MAX_LINE bytes, none within a character. An empty line is one part."""
+    while len(piece) > MAX_LINE:
+        end = character_end(piece, MAX_LINE)
+        yield piece[:end]
+        piece = piece[end:]
+    yield piece
+
+
 def _pieces(text: bytes) -> Iterator[Tuple[bytes, bool, int]]:
     """Yield the text before each line end, whether that ends a whole line (a carriage return alone does not), and
     where the next piece begins. A carriage return at the very end may be the first half of a line end."""
@@ -108,8 +126,9 @@ class LineReader(threading.Thread):
                 self._bar_due()
         rest = text[start:]
         while len(rest) > MAX_LINE:
-            self._emit(rest[:MAX_LINE])
-            rest = rest[MAX_LINE:]
+            end = character_end(rest, MAX_LINE)
+            self._emit(rest[:end])
+            rest = rest[end:]
         return rest
 
     def _bar_due(self, force: bool = False) -> None:
@@ -120,8 +139,8 @@ class LineReader(threading.Thread):
             self._emit(held)
 
     def _emit(self, piece: bytes) -> None:
-        for begin in range(0, max(1, len(piece)), MAX_LINE):
-            text = piece[begin : begin + MAX_LINE].decode("utf-8", "replace")
+        for part in _parts(piece):
+            text = part.decode("utf-8", "replace")
             for secret in self._secrets:
                 text = text.replace(secret, "[session token]")
             rank, level, line = parse_line(text)

@@ -175,7 +175,7 @@ def _with_retry(ask: Callable[[], T], patience: float) -> T:
 def _message(answer: bytes) -> str:
     """Extract the sentence of an error answer: FastAPI's `detail`, Determined's `error.error`, or the start of the
     text."""
-    text = answer[:2000].decode("utf-8", "replace")
+    text = answer[:2000].decode("utf-8", "replace").rstrip("\ufffd")
     try:
         parsed = json.loads(answer.decode("utf-8"))
     except ValueError:

@@ -198,7 +198,6 @@ class Shipper(threading.Thread):
                 self._offline(error)
             else:
                 self._refused_records[first] = str(error)
-                self._log("the master refuses record %d of stream %s: %s" % (first, self._stream.name, error))
                 return True
             return False
         except CallFailed as error:
@@ -239,7 +238,7 @@ class Shipper(threading.Thread):
             except ValueError as error:
                 refused = str(error)
         # Its number must not be left out, or everything after it would wait for ever.
-        start = line[:200].decode("utf-8", "replace").replace("\0", "\ufffd")
+        start = line[:200].decode("utf-8", "ignore").replace("\0", "\ufffd")
         return {"t": time.time(), "kind": "unreadable", "why": refused, "start": start}
 
     def _offline(self, error: MasterError) -> None:

@@ -23,6 +23,17 @@ def test_it_ends_when_the_search_is_done_and_no_trial_lives() -> None:
     assert [type(d) for d in decisions] == [e.Finish]
 
 
+def test_its_reason_is_that_of_the_search_and_a_stop_s_comes_before_it() -> None:
+    failed = e.SearchDone(cancel=False, failure=True, why="trial 3 failed: no such file")
+    experiment, _ = e.step(e.Experiment(State.ACTIVE, live=1), failed)
+    _, decisions = e.step(experiment, e.TrialsLive(0))
+    assert decisions == (e.Finish(State.ERROR, "trial 3 failed: no such file"),)
+    stopping, _ = e.step(e.Experiment(State.ACTIVE, live=1), e.Cancel())
+    stopping, _ = e.step(stopping, failed)
+    _, decisions = e.step(stopping, e.TrialsLive(0))
+    assert decisions == (e.Finish(State.CANCELED, "the experiment was cancelled"),)
+
+
 def test_no_live_trial_is_no_end_while_the_search_goes_on() -> None:
     experiment, decisions = e.step(e.Experiment(State.ACTIVE, live=1), e.TrialsLive(0))
     assert (experiment.state, decisions) == (State.ACTIVE, ())

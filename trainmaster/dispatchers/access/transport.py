@@ -113,7 +113,7 @@ class ProcessChannel:
             threading.Thread(target=self._process.wait, daemon=True).start()
         with self._errors as file:
             file.seek(0)
-            return file.read(COMPLAINT).decode(errors="replace")
+            return file.read(COMPLAINT).decode(errors="replace").rstrip("\ufffd")
 
 
 def _wait(descriptor: int, event: int, until: float) -> None:

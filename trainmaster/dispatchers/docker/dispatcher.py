@@ -60,7 +60,12 @@ class DockerDispatcher:
 
     contract_version = 2
     kind = "docker"
-    traits = Traits(supports=frozenset(JobFeature), user_section="slurm", resources_type="docker-container")
+    traits = Traits(
+        supports=frozenset(JobFeature),
+        user_section="slurm",
+        resources_type="docker-container",
+        section_keys=frozenset({"slots_per_node"}),
+    )
     Options = DockerOptions
     UserOptions = None
 

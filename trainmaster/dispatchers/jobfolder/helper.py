@@ -197,7 +197,7 @@ def run(policy: HelperPolicy, account: pwd.struct_passwd, request: Mapping[str, 
         out, err = process.communicate()
     # A truncated list of jobs must not be taken for the whole list.
     answer = {"returncode": process.returncode, "timed_out": timed_out, "whole": len(out) <= MAX_OUTPUT}
-    return {**answer, "stdout": pack(out[:MAX_OUTPUT]), "stderr": err[:MAX_RECORD].decode(errors="replace")}
+    return {**answer, "stdout": pack(out[:MAX_OUTPUT]), "stderr": err.decode(errors="replace")[:MAX_RECORD]}
 
 
 def _allowed_program(policy: HelperPolicy, argv: Sequence[str]) -> str:

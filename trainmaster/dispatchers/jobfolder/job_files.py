@@ -37,6 +37,7 @@ POLICY = "/etc/trainmaster/helper.json"
 STREAM = re.compile(r"(?:core|log-[0-9]{1,6})\.jsonl")
 OUTPUT = "output.txt"
 URL_FILE = "master-url"
+INSIDE_CHARACTER = bytes(range(0x80, 0xC0))  # in UTF-8: the bytes of a character but the first
 MAX_RECORD = 1024**2  # of an exit record; a larger file is not one of ours
 MAX_EXITS = 16 * 1024**2  # of all exit records of a job together
 PIECE = 4 * 1024**2  # of report streams in one answer; no line may be longer
@@ -194,7 +195,7 @@ def collect(
             if piece is not None:
                 room -= len(piece.content)
                 left.streams[name] = piece
-        output = _read(job, OUTPUT, -TAIL)
+        output = _output(job, TAIL)
         if output is None and OUTPUT in os.listdir(job):
             output = b""  # it exists, but may not be read
         return left._replace(output_tail=output)
@@ -209,9 +210,15 @@ def tail(root: str, token: str, limit: int, allowed: Optional[Sequence[str]] = N
     except (FileNotFoundError, NotADirectoryError):
         return b""
     try:
-        return _read(job, OUTPUT, -limit) or b""
+        return _output(job, limit) or b""
     finally:
         os.close(job)
+
+
+def _output(job: int, limit: int) -> Optional[bytes]:
+    """Return the end of the captured output, from the beginning of a UTF-8 character on."""
+    found = _read(job, OUTPUT, -limit)
+    return found.lstrip(INSIDE_CHARACTER) if found is not None and len(found) >= limit else found
 
 
 def _leaves(job: int, name: str, wanted: Pattern[str]) -> Iterator[Tuple[int, str]]:

@@ -77,17 +77,22 @@ def open_folder(path: str, rules: Rules) -> int:
 
 
 def sizes(path: str, rules: Rules) -> Dict[str, int]:
-    """Return the size in bytes of each entry, by relative path; folders end with a slash and have 0. Empty when the
-    folder does not exist. Raises Untouched, Unfinished, OSError."""
+    """Return the size in bytes of each entry, by relative path; folders end with a slash and have 0. What links to
+    places inside lead to is listed under their names as well. Empty when the folder does not exist. Raises Untouched,
+    Unfinished, OSError."""
     try:
         folder = open_folder(path, rules)
     except FileNotFoundError:
         return {}
+    found: Dict[str, int] = {}
+    links: Dict[str, str] = {}
     try:
-        return {
-            entry.path + "/" * is_folder(entry): 0 if is_folder(entry) else entry.status.st_size
-            for entry in entries(folder, rules)
-        }
+        for entry in entries(folder, rules):
+            if stat.S_ISLNK(entry.status.st_mode):
+                links[entry.path] = os.readlink(entry.name, dir_fd=entry.folder)
+            else:
+                found[entry.path + "/" * is_folder(entry)] = 0 if is_folder(entry) else entry.status.st_size
+        return _with_links(found, links)
     finally:
         os.close(folder)
 
@@ -140,8 +145,10 @@ def remove(path: str, patterns: Sequence[str], rules: Rules) -> Dict[str, int]:
         return {}
     try:
         split = [tuple(part for part in pattern.split("/") if part not in ("", ".")) for pattern in patterns]
-        left = _remove_below(opened.folder, (), 0, split, rules, _Budget(rules))
-        if not left and patterns:
+        links: Dict[str, str] = {}
+        found = _remove_below(opened.folder, (), 0, split, rules, _Budget(rules), links)
+        left = _with_links(found, links)
+        if not found and not links and patterns:
             mine, there = os.fstat(opened.folder), _status(opened.name, opened.parent)
             if there is not None and (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino):
                 os.rmdir(opened.name, dir_fd=opened.parent)
@@ -189,8 +196,15 @@ class _Budget:
 
 
 def _remove_below(
-    folder: int, above: Tuple[str, ...], depth: int, patterns: Sequence[Sequence[str]], rules: Rules, budget: _Budget
+    folder: int,
+    above: Tuple[str, ...],
+    depth: int,
+    patterns: Sequence[Sequence[str]],
+    rules: Rules,
+    budget: _Budget,
+    links: Dict[str, str],
 ) -> Dict[str, int]:
+    """`links`: those that are left are added to it, with their targets."""
     left: Dict[str, int] = {}
     for name in sorted(os.listdir(folder)):
         status = _status(name, folder)
@@ -202,19 +216,41 @@ def _remove_below(
         if stat.S_ISDIR(status.st_mode):
             inner = _enter(name, folder, rules, depth)
             try:
-                inside = _remove_below(inner, parts, depth + 1, patterns, rules, budget)
+                before = len(links)
+                inside = _remove_below(inner, parts, depth + 1, patterns, rules, budget, links)
             finally:
                 os.close(inner)
-            if goes and not inside:
+            if goes and not inside and len(links) == before:
                 os.rmdir(name, dir_fd=folder)
             else:
                 left["/".join(parts) + "/"] = 0
                 left.update(inside)
         elif goes:
             os.unlink(name, dir_fd=folder)
+        elif stat.S_ISLNK(status.st_mode):
+            links["/".join(parts)] = os.readlink(name, dir_fd=folder)
         else:
             left["/".join(parts)] = status.st_size
     return left
+
+
+def _with_links(found: Dict[str, int], links: Dict[str, str]) -> Dict[str, int]:
+    """Add the names of links, and of what is in the folders that they lead to: by their texts, nothing is followed."""
+    added: Dict[str, int] = {}
+    for link in links:
+        goal = link
+        for _ in range(MAX_LINKS):
+            if goal not in links:
+                break
+            goal = os.path.normpath(os.path.join(os.path.dirname(goal), links[goal]))
+        if goal in found:
+            added[link] = found[goal]
+        elif goal + "/" in found and not (link + "/").startswith(goal + "/"):
+            below = (name for name in found if name.startswith(goal + "/"))
+            added.update((link + name[len(goal) :], found[name]) for name in below)
+        else:
+            added[link] = 0
+    return {**found, **added}
 
 
 def _enter(name: str, folder: int, rules: Rules, depth: int) -> int:

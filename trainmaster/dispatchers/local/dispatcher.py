@@ -44,7 +44,7 @@ class LocalDispatcher:
 
     contract_version = 2
     kind = "local"
-    traits = Traits(user_section="slurm")  # whose options are refused by name
+    traits = Traits(user_section="slurm", section_keys=frozenset())  # whose options are refused by name
     Options = LocalOptions
     UserOptions = None
 

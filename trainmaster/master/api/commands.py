@@ -173,12 +173,13 @@ class Family:
 
     def launch(self, body: Launch, services: Services, caller: Caller) -> Json:
         """Start the task that `body` requests."""
-        task_id = task_creation.create(
+        made = task_creation.create(
             services.store, services.settings, services.clusters, services.defaults, caller, self.order(body)
         )
-        view = standalone.get(services.store, task_id)
+        view = standalone.get(services.store, made.task_id)
         warnings = feasibility.launch_warnings(services.clusters, view.row.config)
-        return {**self.answer(view, caller, services), "config": masked(view.row.config), "warnings": warnings}
+        more = {"config": masked(view.row.config), "warnings": warnings, "remarks": list(made.remarks)}
+        return {**self.answer(view, caller, services), **more}
 
     def order(self, body: Launch) -> TaskOrder:
         shows = (body.experiment_ids, body.trial_ids) if isinstance(body, LaunchTensorboard) else ((), ())
@@ -249,7 +250,13 @@ def launch_notebook(body: Launch, services: UsesServices, caller: UserCaller) ->
     order = NOTEBOOKS.order(body)
     plan = task_creation.plan(services.store, services.settings, services.clusters, services.defaults, caller, order)
     warnings = feasibility.launch_warnings(services.clusters, plan.config)
-    return {"notebook": _planned(plan, caller), "config": masked(plan.config), "warnings": warnings}
+    remarks = [*plan.unused, *plan.remarks]
+    return {
+        "notebook": _planned(plan, caller),
+        "config": masked(plan.config),
+        "warnings": warnings,
+        "remarks": remarks,
+    }
 
 
 @router.post("/shells")

@@ -56,6 +56,7 @@ class CreateAnswer(Shape):
     experiment: Experiment
     config: Json
     warnings: list[str] = []  # noqa: RUF012
+    remarks: list[str] = []  # noqa: RUF012 - ours: what of the configuration has no effect, a sentence each
 
 
 class ExperimentAnswer(Shape):
@@ -99,13 +100,16 @@ def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> C
         number, _ = unmanaged.create_experiment(services.store, services.settings, services.defaults, caller, order)
         view = experiments.get(services.store, number)
         return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
-    row = create_experiment(services.store, services.settings, services.clusters, services.defaults, caller, order)
+    made = create_experiment(services.store, services.settings, services.clusters, services.defaults, caller, order)
+    row = made.row
     if body.validate_only:
         view = experiments.ExperimentView(row, caller.username, None, "", 1, "", (), "QUEUED")
     else:
         view = experiments.get(services.store, row.id)
     warnings = feasibility.launch_warnings(services.clusters, row.config)
-    return CreateAnswer(experiment=Experiment.of(view), config=masked(row.config), warnings=warnings)
+    return CreateAnswer(
+        experiment=Experiment.of(view), config=masked(row.config), warnings=warnings, remarks=list(made.remarks)
+    )
 
 
 @router.get("/experiments")

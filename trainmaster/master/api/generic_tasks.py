@@ -48,11 +48,10 @@ def create(body: CreateTask, services: UsesServices, caller: UserCaller) -> Json
         inherits=body.inherit_context,
         pausable=not body.no_pause,
     )
-    task_id = task_creation.create(
-        services.store, services.settings, services.clusters, services.defaults, caller, order
-    )
-    config = standalone.get(services.store, task_id).row.config
-    return {"taskId": task_id, "warnings": feasibility.launch_warnings(services.clusters, config)}
+    made = task_creation.create(services.store, services.settings, services.clusters, services.defaults, caller, order)
+    config = standalone.get(services.store, made.task_id).row.config
+    warnings = feasibility.launch_warnings(services.clusters, config)
+    return {"taskId": made.task_id, "warnings": warnings, "remarks": list(made.remarks)}
 
 
 @router.get("/tasks/{task_id}/config")

@@ -280,6 +280,7 @@ class Trial(Shape):
     log_policy_matched: str | None
     attempts: int  # ours: allocations so far
     stop_cause: str | None  # ours: why it is being, or was, stopped
+    refused_reports: Int64  # ours: how many reports the master refused for good
 
     @classmethod
     def of(
@@ -312,6 +313,7 @@ class Trial(Shape):
             log_policy_matched=row.log_policy,
             attempts=row.attempts,
             stop_cause=row.stop,
+            refused_reports=row.refused_reports,
         )
 
 

@@ -162,4 +162,5 @@ def _head(found: TrialView) -> TrialHead:
         slot_seconds=round(sum(one.slot_seconds for one in found.attempts), 1),
         checkpoints=row.checkpoint_count,
         checkpoint_size=row.checkpoint_size,
+        refused_reports=row.refused_reports,
     )

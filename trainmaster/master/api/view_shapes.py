@@ -189,7 +189,7 @@ class AttemptsAnswer(Shape):
 
 class TrialHead(Shape):
     """What stands above every tab of a trial. `why`: its state in one sentence. `stop`: who stopped it, such as
-    `searcher`."""
+    `searcher`. `refused_reports`: how many reports the master refused for good."""
 
     id: int
     experiment_id: int
@@ -217,6 +217,7 @@ class TrialHead(Shape):
     slot_seconds: float
     checkpoints: int
     checkpoint_size: int
+    refused_reports: int
 
 
 class LogLine(Shape):

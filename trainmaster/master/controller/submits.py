@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
-from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
+from trainmaster.dispatchers.base import Ambiguous, Rejected, Transient, Unreachable
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.services.allocations import endings
 from trainmaster.master.services.clock import now
@@ -16,7 +16,7 @@ from trainmaster.master.services.clusters.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import ServiceError, Unavailable
 from trainmaster.master.services.files.shared_contexts import SharedContexts
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.scheduling import job_spec, pool_health, slot_limits, submission
+from trainmaster.master.services.scheduling import effects, job_spec, pool_health, slot_limits, submission
 from trainmaster.master.services.store import Settings, Store
 
 log = logging.getLogger(__name__)
@@ -89,10 +89,7 @@ class Submits:
         slot_limits.explain_waits(self._store, name, limits, resting)
 
     def _schedules(self) -> bool:
-        try:
-            return self._clusters.capabilities(self._cluster).schedules
-        except DispatcherError:
-            return False
+        return self._clusters.schedules(self._cluster)
 
     def settle(self) -> None:
         """Forgets the submits that are over. One whose outcome could not be stored, because the database went
@@ -135,8 +132,9 @@ class Submits:
                 self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets, context
             )
             if ticket.first:
-                remarks = job_spec.remarks(self._cluster, ticket.config, schedules=schedules)
-                submission.remark(self._store, ticket.allocation, [*remarks, *self._dispatcher.remarks(spec)])
+                remarks = effects.remarks(effects.Place.of(self._cluster, schedules=schedules), ticket.config)
+                links = submission.unused_links(self._store, self._cluster, ticket.allocation)
+                submission.remark(self._store, ticket.allocation, [*remarks, *links, *self._dispatcher.remarks(spec)])
             avoid = pool_health.avoided_nodes(
                 self._store, self._cluster.name, ticket.served.pool, spec.slots, allocation_id
             )

@@ -30,7 +30,7 @@ series_progress = Table(
     Index("ix_series_progress_pending", "pending", postgresql_where=text("pending >= 4096")),
 )
 
-# The reports of one group in a range of ids, in the order of the ids: native 32-bit and 64-bit integers.
+# The reports of one group in a range of ids, in the order of the ids: steps of 32 or of 64 bits, times of 64.
 series_steps = Table(
     "series_steps",
     Base.metadata,

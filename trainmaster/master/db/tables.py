@@ -258,7 +258,7 @@ class Trial(Base):
     searcher_told: Mapped[bool] = mapped_column(default=False)  # an early exit already went to the searcher
     runner_state: Mapped[str] = mapped_column(default="")
     progress: Mapped[float] = mapped_column(default=0.0)
-    total_batches: Mapped[int] = mapped_column(default=0)
+    total_batches: Mapped[int] = mapped_column(BigInteger, default=0)
     summary_metrics: Mapped[Json] = mapped_column(default=dict)
     latest_validation: Mapped[Json | None]
     best_validation: Mapped[Json | None]
@@ -267,6 +267,7 @@ class Trial(Base):
     warm_start: Mapped[uuid.UUID | None]  # another trial's checkpoint, which it loads while it has none
     checkpoint_count: Mapped[int] = mapped_column(default=0)
     checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
+    refused_reports: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
     run_metadata: Mapped[Json | None] = mapped_column("metadata")
     log_retention_days: Mapped[int | None]  # -1 for ever; None: the experiment's setting
     external_id: Mapped[str | None]  # external id of an unmanaged trial
@@ -398,7 +399,7 @@ class Checkpoint(Base):
     allocation_id: Mapped[str | None]
     state: Mapped[str]
     report_time: Mapped[Time] = _now()
-    steps_completed: Mapped[int]
+    steps_completed: Mapped[int] = mapped_column(BigInteger)
     size: Mapped[int] = mapped_column(BigInteger, default=0)
     resources: Mapped[Json]
     ckpt_metadata: Mapped[Json] = mapped_column("metadata")
@@ -438,7 +439,7 @@ metrics = Table(
     Column("trial_id", Integer, nullable=False),
     Column("run_id", Integer, nullable=False),
     Column("group", Text, nullable=False),
-    Column("steps", Integer, nullable=False),
+    Column("steps", BigInteger, nullable=False),
     Column("at", DateTime(timezone=True), nullable=False),
     Column("archived", Boolean, nullable=False, server_default=text("false")),
     Column("metrics", JSONB, nullable=False),

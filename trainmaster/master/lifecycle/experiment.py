@@ -10,18 +10,20 @@ from trainmaster.master.lifecycle.states import SEVERITY, State
 
 @dataclass(frozen=True)
 class Experiment:
-    """The state of one experiment. `live`: trials that have not ended. `search_done`: the searcher requests no more."""
+    """The state of one experiment. `live`: trials that have not ended. `search_done`: the searcher requests no more.
+    `why`: the reason of its end, as far as that is certain."""
 
     state: State
     live: int = 0
     search_done: bool = False
     cancelled: bool = False  # the searcher: every trial was cancelled
     failed: bool = False  # the searcher: too many trials failed
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class Pause:
-    pass
+    why: str = ""  # empty: a person asked for it
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,11 @@ def step(experiment: Experiment, event: Event) -> tuple[Experiment, tuple[Decisi
         case Fail(why):
             return _stop(experiment, State.STOPPING_ERROR, trials.StopCause.ERROR, why)
         case TrialsLive(count):
-            return _settle(replace(experiment, live=count), "all its trials have ended")
+            return _settle(replace(experiment, live=count))
         case SearchDone(cancel, failure, why):
-            done = replace(experiment, search_done=True, cancelled=cancel, failed=failure)
-            return _settle(done, why)
+            # A reason to stop comes before what the search makes of it.
+            reason = experiment.why if experiment.state.stopping else why
+            return _settle(replace(experiment, search_done=True, cancelled=cancel, failed=failure, why=reason))
 
 
 _STOPS = {
@@ -159,13 +162,13 @@ def _stop(
     if experiment.state.stopping and SEVERITY[experiment.state] >= SEVERITY[state]:
         return experiment, ()
     _require(not experiment.state.value.startswith("DELET"), experiment, "stopped")
-    stopping = replace(experiment, state=state)
+    stopping = replace(experiment, state=state, why=why)
     if experiment.live:
         return stopping, (Tell(trials.Stop(cause, why)),)
-    return _settle(stopping, why)
+    return _settle(stopping)
 
 
-def _settle(experiment: Experiment, why: str) -> tuple[Experiment, tuple[Decision, ...]]:
+def _settle(experiment: Experiment) -> tuple[Experiment, tuple[Decision, ...]]:
     if experiment.live or experiment.state.terminal or experiment.state.value.startswith("DELET"):
         return experiment, ()
     if experiment.state.stopping:
@@ -178,7 +181,7 @@ def _settle(experiment: Experiment, why: str) -> tuple[Experiment, tuple[Decisio
         state = State.CANCELED
     else:
         state = State.COMPLETED
-    return replace(experiment, state=state), (Finish(state, why),)
+    return replace(experiment, state=state), (Finish(state, experiment.why or "all its trials have ended"),)
 
 
 def _require(fits: bool, experiment: Experiment, verb: str) -> None:

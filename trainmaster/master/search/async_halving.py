@@ -12,12 +12,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from trainmaster.config.searcher import ManyTrials
-from trainmaster.config.shapes import Name, Positive
+from trainmaster.config.shapes import Name, Positive, Steps
 
 from .actions import ExitReason, SearchError
 from .method import (
@@ -268,7 +268,7 @@ class HalvingSearcher(ManyTrials):
 
     max_trials: Positive | None = None
     divisor: float = Field(default=4.0, gt=1)
-    max_time: Positive | None = None
+    max_time: Annotated[Steps, Field(ge=1)] | None = None
     time_metric: Name | None = None
 
     @property

@@ -449,6 +449,7 @@ export interface Trial {
     logPolicyMatched: string | null;
     attempts: number;
     stopCause: string | null;
+    refusedReports: string;
 }
 
 export interface TrialBoard {
@@ -498,6 +499,7 @@ export interface TrialHead {
     slotSeconds: number;
     checkpoints: number;
     checkpointSize: number;
+    refusedReports: number;
 }
 
 export interface UsageAnswer {

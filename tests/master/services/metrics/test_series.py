@@ -102,7 +102,7 @@ REPORTS = st.lists(
     st.builds(
         MetricReport,
         group=st.sampled_from(GROUPS),
-        steps=st.integers(1, 40),
+        steps=st.one_of(st.integers(1, 40), st.integers(2**31 - 2, 2**31 + 2), st.just(2**63 - 1)),
         metrics=MEASURED,
         batch_metrics=st.none(),
         at=st.integers(0, 10**9).map(lambda micros: START + dt.timedelta(microseconds=micros)),

@@ -123,5 +123,5 @@ def test_a_kill_of_what_no_scheduler_has_ends_in_steps(attempts: Attempts, searc
     while experiment(attempts, search).tell_due:
         step(attempts)
     row = experiment(attempts, search)
-    assert (row.state, row.reason, row.live_trials) == (State.CANCELED, "all its trials have ended", 0)
+    assert (row.state, row.reason, row.live_trials) == (State.CANCELED, "the experiment was killed", 0)
     assert states(attempts, search) == {"CANCELED": 7}

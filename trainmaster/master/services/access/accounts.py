@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pwd
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sqlalchemy import select
@@ -39,6 +40,28 @@ def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: i
         return None
     shared = session.scalar(select(Workspace.agent_user).where(Workspace.id == workspace_id)) if workspace_id else None
     return shared or session.scalar(select(User.agent_user).where(User.id == user_id))
+
+
+def without_effect(
+    session: Session, cluster: Cluster, user_id: int, workspace_id: int | None, account: str | None
+) -> list[str]:
+    """What of the accounts that are linked to a user, or to a workspace, has no effect on a job that runs as `account`
+    (None: as the master's), a sentence each."""
+    user = session.get(User, user_id)
+    workspace = session.get(Workspace, workspace_id) if workspace_id else None
+    linked = workspace if workspace is not None and workspace.agent_user else user
+    if linked is None or linked.agent_user is None:
+        return []
+    if account is None:
+        text = f"agentUser {linked.agent_user} has no effect: jobs on {cluster.name} all run as {cluster.account}."
+        return [text]
+    with suppress(KeyError):
+        if pwd.getpwnam(account).pw_gid == linked.agent_gid:
+            return []
+    if linked.agent_gid is None and linked.agent_group is None:
+        return []
+    group = " ".join(str(part) for part in (linked.agent_gid, linked.agent_group) if part is not None)
+    return [f"agentGid and agentGroup ({group}) have no effect: the job has the groups of its account {account}."]
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,16 @@ def lines_of(
         if record.get("kind") == "preempt_pending":
             note_pending_preemption(session, allocation, str(record.get("reason") or "scheduler"))
     node = names.get(str(piece.rank))
-    return [_line(record, node) for record in fresh if "line" in record]
+    return [_line(record, node) for record in map(_with_line, fresh) if "line" in record]
+
+
+def _with_line(record: Json) -> Json:
+    """The record; of a line that was refused for good one in its place that tells why."""
+    if record.get("kind") != "unreadable":
+        return record
+    why, start = str(record.get("why") or "it is not a record")[:300], str(record.get("start") or "")[:200]
+    line = f"A line of the log was refused for good and left out: {why}" + (f"; it began: {start}" if start else "")
+    return {key: value for key, value in record.items() if key == "t"} | {"line": line, "level": "ERROR"}
 
 
 def unseen(session: Session, allocation_id: str, piece: StreamBatch) -> tuple[Sequence[Json], int]:

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Checkpoint, Trial
 from trainmaster.master.lifecycle import trial as trials
+from trainmaster.master.search import awaited
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.allocations import job_log
@@ -194,7 +195,7 @@ def store_reports(
         return
     experiment = orchestrator.row
     name, smaller = experiment.searcher_metric, experiment.smaller_is_better
-    spoiled = _no_number(trial.latest_validation, name)
+    spoiled, validated = _no_number(trial.latest_validation, name), trial.latest_validation is not None
     fresh = metric_reports.take(orchestrator.session, trial, run_id, reports, name, smaller)
     value = trial.searcher_metric
     if value is not None and metric_reports.better(value, experiment.best_metric, smaller):
@@ -206,6 +207,9 @@ def store_reports(
     if shown and not spoiled:
         text = f"The searcher's metric {name!r} is {shown}: it counts as the worst value, and never as the best."
         orchestrator.say(trial.task_id, text, "WARNING")
+    if trial.latest_validation is not None and not validated:
+        for text in awaited.missing_in(experiment.config["searcher"], trial.latest_validation["metrics"]["avgMetrics"]):
+            orchestrator.say(trial.task_id, text, "WARNING")
 
 
 def _no_number(validation: Json | None, name: str) -> str | None:
@@ -328,14 +332,23 @@ def latest_checkpoint(session: Session, trial_id: int) -> uuid.UUID | None:
 
 
 def _take_unreadable(intake: RecordContext, record: Json) -> None:
-    why = str(record.get("why") or "it is not a report")[:200]
-    intake.orchestrator.say(intake.trial.task_id, f"A report could not be taken in and is left out: {why}", "WARNING")
+    _refuse(intake, str(record.get("why") or "it is not a report")[:300])
 
 
 def _take_unknown(intake: RecordContext, record: Json) -> None:
-    """Logs a record of an unknown kind, which a newer runtime may send; never fatal for the records around it."""
-    kind = str(record.get("kind"))[:60]
-    intake.orchestrator.say(intake.trial.task_id, f"A report of an unknown kind was left out: {kind!r}", "WARNING")
+    """Leaves out a record of an unknown kind, which a newer runtime may send; never fatal for the records around it."""
+    _refuse(intake, f"its kind {str(record.get('kind'))[:60]!r} is unknown")
+
+
+def _refuse(intake: RecordContext, why: str) -> None:
+    """Counts a report that is left out for good, and logs the cause: of the first one, and whenever they are ten times
+    as many."""
+    trial = intake.trial
+    trial.refused_reports += 1
+    count = trial.refused_reports
+    if str(count).strip("0") == "1":
+        which = "A report was" if count == 1 else f"{count} reports were"
+        intake.orchestrator.say(trial.task_id, f"{which} refused for good and left out: {why}", "ERROR")
 
 
 _TAKE = {

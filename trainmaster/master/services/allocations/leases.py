@@ -203,6 +203,7 @@ def _work(session: Session, settings: Settings, found: Row[Any], slot_type: str)
         work = job_spec.work_for(found.Experiment, found.Trial, allocation, slot_type, found.username)
         work["trial"]["steps_completed"] = found.steps or 0
         work["files"] = archives.listed(found.archive)
+        work["limits"] = {key: getattr(settings.limits, key) for key in ("metric_name", "report_values")}
     # Empty for a TensorBoard: no code of its owner runs in it.
     mine = "" if work["task_type"] == TENSORBOARD else owner_token(settings, allocation.id, allocation.token)
     return {**work, "owner_token": mine}

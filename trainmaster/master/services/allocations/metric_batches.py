@@ -176,7 +176,7 @@ _ATTEMPTS = """
 _SUM = """
     summed AS (
         UPDATE trials SET summary_metrics = fresh.summary, total_batches = fresh.total
-        FROM jsonb_to_recordset(CAST(%(trials)s AS jsonb)) AS fresh(id int, summary jsonb, total int)
+        FROM jsonb_to_recordset(CAST(%(trials)s AS jsonb)) AS fresh(id int, summary jsonb, total bigint)
         WHERE trials.id = fresh.id
     )
     UPDATE report_streams SET acked = fresh.acked

@@ -215,6 +215,13 @@ class Clusters:
                 self._capabilities[cluster.name] = found
         return found
 
+    def schedules(self, cluster: Cluster) -> bool:
+        """Whether a cluster's dispatcher orders jobs itself; False while it cannot be reached."""
+        try:
+            return self.capabilities(cluster).schedules
+        except DispatcherError:
+            return False
+
     def note_pass(self, cluster: Cluster, seconds: float) -> None:
         """Stores the seconds of the controller's last pass over `cluster`."""
         self._passes[cluster.name] = seconds

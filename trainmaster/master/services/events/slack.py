@@ -47,6 +47,7 @@ def of_experiment(facts: Mapping[str, Any], trial_id: int | None = None, alert: 
         "Workspace": facts["workspace"],
         "Project": facts["project"],
         **({"Trial ID": trial_id} if trial_id else {}),
+        **({"Reason": facts["reason"]} if facts.get("reason") else {}),
     }
     title = f"{look.mark}{_plain(str(facts['name']))} (#{facts['id']})"
     said = _block("plain_text", look.line)

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
 from trainmaster.master.db.webhooks import Webhook, WebhookDelivery, WebhookTrigger
+from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
@@ -297,6 +298,7 @@ def _experiment(session: Session, row: Experiment) -> Json:
         "resource_pool": row.resource_pool,
         "workspace": workspace.name,
         "project": project.name,
+        **({"reason": row.reason} if row.state == State.ERROR and row.reason else {}),
     }
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment, parse_unfinished, without_effect
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
+from trainmaster.config.source import read
 from trainmaster.master.db.tables import Experiment, Job, Project, Trial, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
@@ -34,6 +35,7 @@ from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment_in
 from trainmaster.master.services.organisation import pool_bindings, site_policies, templates
 from trainmaster.master.services.organisation.projects import open_for
+from trainmaster.master.services.scheduling import effects
 from trainmaster.master.services.scheduling.feasibility import refuse_impossible
 from trainmaster.master.services.store import Settings, Store
 
@@ -64,9 +66,17 @@ class _Plan:
     workspace_id: int
 
 
+@dataclass(frozen=True)
+class Created:
+    """A new experiment. `remarks`: what its configuration asks for without effect, a sentence each."""
+
+    row: Experiment
+    remarks: Sequence[str]
+
+
 def create(
     store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: Order
-) -> Experiment:
+) -> Created:
     """Creates the experiment, its first trials and their allocations in one transaction."""
     plan = _plan(store, clusters, defaults, caller, order)
     refuse_excess(settings.limits, plan.config)
@@ -93,10 +103,13 @@ def create(
                 orchestrator.begin()
             except SearchError as error:
                 raise Invalid(f"{order.source}: searcher: {error}") from None
-        _tell_in_first_log(session, row.id, without_effect(order.text, source=order.source))
+        place = effects.Place.of(plan.served.cluster, schedules=clusters.schedules(plan.served.cluster))
+        written = read(order.text, order.source).data
+        unused = [*without_effect(order.text, source=order.source), *effects.unused(place, written)]
+        _tell_in_first_log(session, row.id, unused)
         if order.validate_only:
             session.rollback()
-    return row
+    return Created(row, [*unused, *effects.remarks(place, plan.config)])
 
 
 def refusal(error: ConfigError) -> Invalid:

@@ -17,7 +17,6 @@ from pydantic_core import to_json
 from sqlalchemy import (
     ARRAY,
     BigInteger,
-    Integer,
     RowMapping,
     Text,
     any_,
@@ -40,7 +39,7 @@ from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-MAX_STEPS = 2**31 - 1
+MAX_STEPS = 2**63 - 1
 MAX_INTEGER = 10**300  # what still is a float
 PROFILING = frozenset({"gpu", "cpu", "memory", "disk", "network"})
 
@@ -218,7 +217,7 @@ INSERTION = """
     INSERT INTO metrics (kind, trial_id, run_id, "group", steps, at, metrics)
     SELECT kind, trial_id, run_id, "group", steps, at, metrics
     FROM jsonb_to_recordset(CAST({rows} AS jsonb))
-      AS report(kind text, trial_id int, run_id int, "group" text, steps int, at timestamptz, metrics jsonb)
+      AS report(kind text, trial_id int, run_id int, "group" text, steps bigint, at timestamptz, metrics jsonb)
 """
 _INSERT = text(INSERTION.format(rows=":rows"))
 
@@ -248,7 +247,7 @@ def _stored_before(
         m.trial_id == trial.id,
         m.kind.in_(sorted({report.kind for report in reports})),
         m.group == any_(literal(sorted(groups), ARRAY(Text))),
-        m.steps == any_(literal(sorted(steps), ARRAY(Integer))),
+        m.steps == any_(literal(sorted(steps), ARRAY(BigInteger))),
         m.run_id == run_id,
         ~m.archived,
     )

@@ -188,7 +188,7 @@ def _series(session: Session, trial_ids: Sequence[int], metric: Named, stretch: 
 
 def _points(pieces: Sequence[ColumnBlock], stretch: Stretch) -> list[Point]:
     """The points in the order of the steps, downsampled."""
-    collected, values = array("i"), array("d")
+    collected, values = array("q"), array("d")
     for piece in pieces:
         collected.extend(piece.steps)
         values.extend(piece.values)

@@ -122,7 +122,7 @@ def forget(session: Session, trial_ids: Sequence[int]) -> None:
 @dataclass
 class _Group:
     name: str
-    steps: array[int] = field(default_factory=lambda: array("i"))
+    steps: array[int] = field(default_factory=lambda: array("q"))
     times: array[int] = field(default_factory=lambda: array("q"))
     values: dict[str, tuple[array[int], array[float]]] = field(
         default_factory=lambda: defaultdict(lambda: (array("i"), array("d")))
@@ -142,7 +142,7 @@ class _Group:
         return {
             "group": self.name,
             "reports": len(self.steps),
-            "steps": _packed(self.steps),
+            "steps": _packed(_narrow(self.steps)),
             "times": _packed(self.times),
         }
 
@@ -168,6 +168,11 @@ def _gather(rows: Iterable[Row[Any]]) -> tuple[dict[str, _Group], int]:
         group.add(row)
         last = row.id
     return groups, last
+
+
+def _narrow(steps: array[int]) -> array[int]:
+    """Steps in 32 bits where they fit: all but those that count tokens do."""
+    return array("i", steps) if max(steps, default=0) < 2**31 else steps
 
 
 def _packed(values: array[Any]) -> bytes:
@@ -227,7 +232,8 @@ def pieces(session: Session, trial_id: int, group: str, name: str, epoch: str) -
 
 
 def _piece(row: Any) -> ColumnBlock:
-    steps, times, values = _unpacked("i", row.steps), _unpacked("q", row.times), _unpacked("d", row.measured)
+    times, values = _unpacked("q", row.times), _unpacked("d", row.measured)
+    steps = _unpacked("q", row.steps) if len(row.steps) == len(row.times) else array("q", _unpacked("i", row.steps))
     epochs: Sequence[float | None] | Mapping[int, float] = {}
     if row.epochs is not None:
         epochs = _unpacked("d", row.epochs)

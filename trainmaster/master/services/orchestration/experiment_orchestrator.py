@@ -22,12 +22,12 @@ from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
 from trainmaster.master.lifecycle.states import OutcomeKind, State
-from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial
+from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial, awaited
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.orchestration import attempts, stored_search
+from trainmaster.master.services.orchestration import attempts, failed_trials, stored_search
 from trainmaster.master.services.orchestration.decision_text import in_words
 from trainmaster.master.services.orchestration.live_searches import LiveSearch
 from trainmaster.master.services.store import Settings, Store, wake
@@ -101,6 +101,7 @@ class ExperimentOrchestrator:
             search_done=row.shutdown is not None,
             cancelled=bool(shutdown.get("cancel")),
             failed=bool(shutdown.get("failure")),
+            why=row.reason if State(row.state).stopping else str(shutdown.get("why") or ""),
         )
         try:
             after, decisions = experiments.step(before, event)
@@ -109,14 +110,14 @@ class ExperimentOrchestrator:
         row.state = after.state.value
         row.live_trials = after.live
         if isinstance(event, experiments.SearchDone):
-            row.shutdown = {"cancel": event.cancel, "failure": event.failure}
+            row.shutdown = {"cancel": event.cancel, "failure": event.failure, "why": event.why}
         if before.state is not after.state or isinstance(event, experiments.SearchDone):
             why = getattr(event, "why", "") or next((d.why for d in decisions if isinstance(d, experiments.Finish)), "")
             self.story("experiment", type(event).__name__, before.state, after.state, why, decisions)
         for decision in decisions:
             match decision:
                 case experiments.Tell(for_trials):
-                    row.reason = getattr(for_trials, "why", "")
+                    row.reason = getattr(for_trials, "why", "") or getattr(event, "why", "")
                     self.tell_trials()
                 case experiments.Finish(state, why):
                     row.end_time = now()
@@ -200,6 +201,10 @@ class ExperimentOrchestrator:
         attempts.close(self.session, allocation, event.outcome, event.text)
         trial = self.session.get(Trial, allocation.trial_id)
         if trial is not None:
+            if why := failed_trials.blown(self.session, self.row, allocation):
+                self.say(trial.task_id, f"{why}.", "ERROR")
+                self.experiment_event(experiments.Pause(why))
+                self._catch_up(trial)
             stalled = attempts.stalled(self.session, allocation)
             self.trial_event(trial, replace(event, retry_refused=trial.no_retries or "", stalled=stalled))
         attempts.log_end(self._notes, allocation, event.outcome, event.text)
@@ -287,7 +292,8 @@ class ExperimentOrchestrator:
                     self._create()  # it may be one of these
                     self._stop(request_id, why)
                 case Shutdown(cancel, failure, why):
-                    done = experiments.SearchDone(cancel, failure, why)
+                    cause = failed_trials.reason_of(self.session, self.row) if failure else ""
+                    done = experiments.SearchDone(cancel, failure, cause or why)
                     self._later(partial(self.experiment_event, done))
 
     def _create(self) -> None:
@@ -414,6 +420,9 @@ class ExperimentOrchestrator:
         reason = _EXIT_REASON.get(decision.early) if decision.early else None
         if decision.state is State.COMPLETED and reason is None:
             trial.progress = 1.0
+            reported = (trial.summary_metrics or {}).get("validation_metrics") or {}
+            if not self.row.unmanaged and (text := awaited.never_reported(self.row.config["searcher"], reported)):
+                self.say(trial.task_id, text, "WARNING")
         # The end of an experiment that is being stopped is not the search's to decide, and may be there because of it.
         if not self.row.unmanaged and not State(self.row.state).stopping:
             search, key = self.search, trial.request_id

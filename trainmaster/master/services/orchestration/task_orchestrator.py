@@ -36,6 +36,9 @@ class TaskOrchestrator:
         self._pending: deque[Callable[[], None]] = deque()
         self._notes = log_store.Notes()
 
+    def say(self, text: str, level: str = "WARNING") -> None:
+        self._notes.say(self.row.task_id, text, level)
+
     def event(self, event: machine.Event) -> None:
         """Applies an event. Raises Conflict when the state does not allow a user's command."""
         row = self.row

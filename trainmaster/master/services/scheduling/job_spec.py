@@ -14,7 +14,6 @@ from typing import Any
 
 from trainmaster.agent_protocol.messages import REGISTRY_LOGIN
 from trainmaster.config.secrets import for_job
-from trainmaster.containers import container_runtime
 from trainmaster.dispatchers.base import (
     BindMount,
     ContainerSpec,
@@ -27,7 +26,7 @@ from trainmaster.dispatchers.base import (
 )
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.services.access.identity import session_token
-from trainmaster.master.services.clusters.clusters import Cluster, ServedPool
+from trainmaster.master.services.clusters.clusters import ServedPool
 from trainmaster.master.services.store import Settings
 from trainmaster.runtime.job import MASTER_CERTIFICATE, RUNTIME, SHARED_CONTEXT
 
@@ -131,32 +130,6 @@ def _login_file(traits: Traits, environment: Mapping[str, Any]) -> dict[str, Sta
     if not given or JobFeature.REGISTRY_LOGIN not in traits.supports:
         return {}
     return {REGISTRY_LOGIN: StagedFile(json.dumps(given).encode())}
-
-
-def remarks(cluster: Cluster, config: Mapping[str, Any], *, schedules: bool) -> list[str]:
-    """What a job requests and its cluster ignores, a sentence each, for its owner. `schedules`: the dispatcher
-    orders jobs itself."""
-    keys = container_runtime(cluster.container_runtime).supports
-    supported = set(cluster.dispatcher.traits.supports) | {feature for feature in JobFeature if _key(feature) in keys}
-    supported |= {JobFeature.PRIORITY, JobFeature.WEIGHT} if schedules else set()
-    asked = [feature for feature in JobFeature if feature not in supported and _asks(config, feature)]
-    found = []
-    if names := [feature.value for feature in asked if feature is not JobFeature.SHM_SIZE]:
-        found.append(f"{' and '.join(names)}: {cluster.kind} does not support this.")
-    if JobFeature.SHM_SIZE in asked:
-        runtime = cluster.container_runtime
-        who = "a job without a container" if runtime == "none" else f"with {runtime} a job"
-        found.append(f"{JobFeature.SHM_SIZE}: {who} uses the node's own /dev/shm, as large as it is.")
-    return found
-
-
-def _key(feature: JobFeature) -> str:
-    return feature.partition(".")[2]
-
-
-def _asks(config: Mapping[str, Any], feature: JobFeature) -> bool:
-    value = (config.get(feature.partition(".")[0]) or {}).get(_key(feature))
-    return bool(value) and not (feature is JobFeature.WEIGHT and value == 1.0)
 
 
 def labels(source: str, config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -17,9 +17,9 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
-from trainmaster.master.services.access.accounts import account_on
+from trainmaster.master.services.access.accounts import account_on, without_effect
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
+from trainmaster.master.services.clusters.clusters import Cluster, Clusters, ServedPool
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling import task_spec
 from trainmaster.master.services.scheduling.feasibility import shortage
@@ -147,6 +147,15 @@ def _job_of(session: Session, allocation: Allocation) -> tuple[int | None, int, 
     of_trial = select(Experiment.id, Experiment.context_size, Experiment.config).join(Trial)
     experiment_id, size, config = session.execute(of_trial.where(Trial.id == allocation.trial_id)).one()
     return experiment_id, size, config, {}
+
+
+def unused_links(store: Store, cluster: Cluster, allocation: Allocation) -> list[str]:
+    """What of the links to Unix accounts has no effect on a job, a sentence each."""
+    with store.autocommit() as session:
+        of_trial = select(Project.workspace_id).join(Experiment).join(Trial).where(Trial.id == allocation.trial_id)
+        of_task = select(Standalone.workspace_id).where(Standalone.task_id == allocation.task_id)
+        workspace_id = session.scalar(of_trial if allocation.trial_id is not None else of_task)
+        return without_effect(session, cluster, allocation.owner_id, workspace_id, allocation.run_as)
 
 
 def remark(store: Store, allocation: Allocation, remarks: Sequence[str]) -> None:

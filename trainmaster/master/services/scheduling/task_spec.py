@@ -68,7 +68,11 @@ def _program(task: Standalone) -> list[str]:
 
 
 def _in_folder(folder: str, program: Sequence[str]) -> list[str]:
-    """The command that starts the program in `folder`; empty: in the folder of the user's files."""
+    """The command that starts the program in `folder`; empty: in the folder of the user's files. `~` at the beginning
+    is the home of the job's account."""
+    home, _, rest = folder.partition("/")
+    if home == "~":
+        return ["sh", "-c", 'cd -- "$HOME/$1" && shift && exec "$@"', "sh", rest, *program]
     return ["sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", folder, *program] if folder else list(program)
 
 

@@ -37,6 +37,7 @@ from trainmaster.master.services.orchestration.task_orchestrator import (
 )
 from trainmaster.master.services.organisation import pool_bindings, site_policies, templates
 from trainmaster.master.services.organisation.projects import open_for
+from trainmaster.master.services.scheduling import effects
 from trainmaster.master.services.scheduling.feasibility import refuse_impossible
 from trainmaster.master.services.store import Settings, Store
 from trainmaster.master.services.tasks import ssh_keys
@@ -82,11 +83,21 @@ class Plan:
     served: ServedPool
     workspace_id: int
     project_id: int | None
+    unused: Sequence[str]  # keys that have no effect, a sentence each
+    remarks: Sequence[str]  # what it asks for that its place ignores
+
+
+@dataclass(frozen=True)
+class CreatedTask:
+    """A new task. `remarks`: what its owner should know, a sentence each."""
+
+    task_id: str
+    remarks: Sequence[str]
 
 
 def create(
     store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: TaskOrder
-) -> str:
+) -> CreatedTask:
     """Creates the task and its allocation in one transaction. Returns the task's id. Raises Invalid, NotFound,
     Forbidden, Conflict."""
     found = plan(store, settings, clusters, defaults, caller, order)
@@ -143,7 +154,9 @@ def create(
             archives.put(session, task_id, archive)
         with locked_task(session, settings, task_id) as orchestrator:
             orchestrator.event(Created())
-    return task_id
+            for sentence in found.unused:
+                orchestrator.say(sentence)
+    return CreatedTask(task_id, [*found.unused, *found.remarks])
 
 
 def plan(
@@ -185,7 +198,20 @@ def plan(
     if config["idle_timeout"] is None:
         usual_idle = {NOTEBOOK: settings.notebook_timeout, TENSORBOARD: settings.tensorboard_timeout}
         config["idle_timeout"] = usual_idle.get(order.kind) or None
-    return Plan(_mapping(given), config, served, workspace.id, project_id)
+    place = effects.Place.of(served.cluster, schedules=clusters.schedules(served.cluster))
+    unused = [*effects.unused(place, _mapping(given), order.kind), *_folder_goes(order.kind, config)]
+    remarks = effects.remarks(place, config)
+    return Plan(_mapping(given), config, served, workspace.id, project_id, unused, remarks)
+
+
+def _folder_goes(kind: str, config: Mapping[str, Any]) -> list[str]:
+    """What to know about the folder that a notebook or shell begins in."""
+    if kind not in (NOTEBOOK, SHELL) or config["work_dir"]:
+        return []
+    return [
+        f"The folder in which the {kind.lower()} begins is removed when it ends. Keep what is to stay in another one, "
+        "such as your home: --config work_dir=~ begins there."
+    ]
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

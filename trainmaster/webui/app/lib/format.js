@@ -35,6 +35,8 @@ export function tick(value) {
  */
 export function count(value) {
     if (value === null || value === undefined) return NONE;
+    // Beyond this a number of JavaScript is not the one that was reported.
+    if (Math.abs(value) > Number.MAX_SAFE_INTEGER) return `≈${tick(Number(value.toPrecision(7)))}`;
     return String(value)
         .replace("-", "−")
         .replace(/\B(?=(\d{3})+$)/g, "\u2009");

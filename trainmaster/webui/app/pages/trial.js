@@ -142,6 +142,12 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
             trial.restarts
                 ? span(null, `${count(trial.restarts)} of ${plural(trial.maxRestarts, "restart")} used`)
                 : null,
+            trial.refusedReports
+                ? span(
+                      { class: "home-why", title: "The trial's log has the cause" },
+                      `${plural(trial.refusedReports, "report")} refused for good`,
+                  )
+                : null,
             span({ class: "muted" }, visible(trial.user, 40)),
         ),
     );

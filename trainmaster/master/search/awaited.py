@@ -1,0 +1,36 @@
+"""The metrics that a search waits for, and what to log where a trial does not report them: for every searcher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def missing_in(searcher: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    """Sentences on what a trial's first validation lacks. `searcher`: the section of the configuration."""
+    metric, units = str(searcher.get("metric") or ""), str(searcher.get("time_metric") or "")
+    found = []
+    if metric not in metrics:
+        found.append(f"{no_metric(metric, metrics)}. The search compares trials by it: searcher.metric names it.")
+    if units not in ("", "batches") and units not in metrics:
+        found.append(
+            f"The validation has no metric {units}, which searcher.time_metric names: steps_completed counts instead."
+        )
+    return found
+
+
+def never_reported(searcher: Mapping[str, Any], reported: Mapping[str, Any]) -> str:
+    """A sentence for a trial that has ended and never reported the searcher's metric; empty where it did. `reported`:
+    the names of its validation metrics."""
+    metric = str(searcher.get("metric") or "")
+    if metric in reported:
+        return ""
+    names = ", ".join(sorted(reported))
+    what = f"its validations had: {names}" if names else "it reported no validation"
+    return f"The trial never reported the validation metric {metric}, which the search waits for ({what})."
+
+
+def no_metric(metric: str, metrics: Mapping[str, Any]) -> str:
+    """The clause on a validation without the searcher's metric."""
+    names = ", ".join(sorted(map(str, metrics))) or "none"
+    return f"The validation has no metric {metric} (its metrics: {names})"
