@@ -84,6 +84,9 @@ class Limits(Section):
     waiting: _Count = 200
     """Requests of one user that may wait; more are refused."""
 
+    stream_period: _Seconds = 1
+    """Seconds between two reads of a stream of metrics, at least: what `periodSeconds` may ask for."""
+
     connections: _Count = 40_000
     """Open connections to the master; at most four fifths of the file descriptors that it may open."""
     connection_rate: _Count = 500

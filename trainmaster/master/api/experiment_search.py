@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.shapes import Body, Experiment, Pagination, Shape, Trial, rfc3339
-from trainmaster.master.api.streams import line_of
+from trainmaster.master.api.streams import line_of, period_of, with_errors
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.experiments import experiment_search
 from trainmaster.master.services.metrics import metric_names
@@ -21,8 +20,6 @@ from trainmaster.master.services.metrics.metric_names import MetricNames
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
 Json = dict[str, Any]
-
-PERIOD = 30.0  # seconds between two reads of a stream, unless the caller asks for another period
 
 
 class SearchRequest(Body):
@@ -64,7 +61,8 @@ async def names(
     period: Annotated[float, Query(alias="periodSeconds", ge=0)] = 0.0,
 ) -> StreamingResponse:
     """Streams a line with all names, and another whenever there are more, until the experiments have ended."""
-    first = await run_in_threadpool(metric_names.of_experiments, services.store, caller, ids)
+    pause = period_of(services.settings.limits, period)
+    first = await services.threads.run(caller, metric_names.of_experiments, services.store, caller, ids)
 
     async def lines() -> AsyncIterator[bytes]:
         found, shown = first, None
@@ -73,16 +71,16 @@ async def names(
             if message != shown:
                 shown = message
                 yield line_of(message)
-            if not found.live or await _closing(services, period):
+            if not found.live or await _closing(services, pause):
                 return
-            found = await run_in_threadpool(metric_names.of_experiments, services.store, caller, ids)
+            found = await services.threads.run(caller, metric_names.of_experiments, services.store, caller, ids)
 
-    return StreamingResponse(lines(), media_type="application/json")
+    return StreamingResponse(with_errors(lines()), media_type="application/json")
 
 
 async def _closing(services: UsesServices, period: float) -> bool:
     """Waits for the next read; True when the master stops instead."""
-    left = math.ceil(period or PERIOD)
+    left = math.ceil(period)
     while left > 0 and not services.wakeups.closed:
         await asyncio.sleep(min(left, 1))
         left -= 1

@@ -21,12 +21,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainmaster.master.api.connections import LIVE, LONGEST_MESSAGE
-from trainmaster.master.api.dependencies import OPENED, Services, UserCaller, user_of_session
+from trainmaster.master.api.dependencies import OPENED, Services, UserCaller, peer_of, user_of_session
 from trainmaster.master.api.error_envelope import envelope, note_refusal
 from trainmaster.master.api.guard import Behind, Guard
 from trainmaster.master.api.permissions import ENDPOINTS
@@ -278,9 +277,13 @@ class _Page:
                 message = await self._next()
         except TimeoutError:
             raise _Closed(POLICY, f"No message came within {TICKET_COMES:.0f} s; send a ticket first.") from None
-        session = await run_in_threadpool(tickets.redeem, self._services.store, message.ticket, tickets.LIVE)
+
+        def admit() -> Caller:
+            session = tickets.redeem(self._services.store, message.ticket, tickets.LIVE)
+            return user_of_session(self._services, session)
+
         self._wanted = message.follow
-        return await run_in_threadpool(user_of_session, self._services, session)
+        return await self._services.threads.check("", peer_of(self._socket), admit)
 
     async def _serve(self, caller: Caller) -> None:
         """Until the master stops. Raises _Closed, Unauthenticated, one of DATABASE_UNAVAILABLE."""
@@ -339,7 +342,7 @@ class _Page:
                 continue
             try:
                 subject = subject_of(name, caller)
-                await run_in_threadpool(check, self._services, caller, name)
+                await self._services.threads.run(caller, check, self._services, caller, name)
             except ServiceError as error:
                 await self._say({"topic": name, "error": error.message})
                 continue
@@ -352,7 +355,7 @@ class _Page:
         caller = await self._with_roles(caller)
         for name in list(self._topics):
             try:
-                await run_in_threadpool(check, self._services, caller, name)
+                await self._services.threads.run(caller, check, self._services, caller, name)
             except ServiceError as error:
                 self._topics.pop(name).listening.close()
                 await self._say({"topic": name, "error": error.message})
@@ -363,7 +366,7 @@ class _Page:
         if not self._services.settings.roles:
             return caller
         assert caller.session_id is not None
-        return await run_in_threadpool(user_of_session, self._services, caller.session_id)
+        return await self._services.threads.run(caller, user_of_session, self._services, caller.session_id)
 
     async def _say(self, message: dict[str, Any]) -> None:
         await self._socket.send_text(json.dumps(message, separators=(",", ":")))
