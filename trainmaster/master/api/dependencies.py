@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from trainmaster.master.api.report_turns import ReportTurns
 from trainmaster.master.services import addresses
 from trainmaster.master.services.access import identity, locations, roles
 from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.password_checks import PasswordChecks
 from trainmaster.master.services.access.password_guesses import PasswordGuesses
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
 from trainmaster.master.services.access.request_shares import Shares
@@ -41,7 +41,6 @@ from trainmaster.master.services.tasks.idle import Uses
 
 OPENED = 0.005  # seconds that a stream or a long poll costs the master to open
 RECEIVED = 50e6  # bytes of a large body that cost the master a second
-PASSWORD_CHECKS = 4  # passwords that are checked at once
 # These check themselves whether the attempt ended long ago.
 CHECKED_LATER = (
     "/api/x1/allocations/{allocation_id}/reports",
@@ -69,7 +68,7 @@ class Services:
     shares: Shares = field(default_factory=lambda: Shares(Limits().waiting))
     uses: Uses = field(default_factory=Uses)
     outlines: Outlines = field(default_factory=Outlines)
-    password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSWORD_CHECKS))
+    password_checks: PasswordChecks = field(default_factory=PasswordChecks)
 
     @cached_property
     def job_calls(self) -> JobCalls:
