@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, make_url, text
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from tests.api.conftest import ONE_SLOT, log_in
@@ -20,6 +21,8 @@ from tests.support.api.jobs import Job, config, create, jobs_of
 from tests.support.api.people import assigned, give, person, workspace_of
 from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.master.api import live
+from trainmaster.master.api.read_turns import BURST, READS, ReadTurns
+from trainmaster.master.api.strangers import MOST_STRANGERS, STRANGERS_OF_ADDRESS
 from trainmaster.master.db.access import RoleAssignment
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
@@ -190,10 +193,17 @@ def test_what_is_told_fits_into_notifications() -> None:
 
 
 def test_however_many_pages_there_are_they_read_so_often_together() -> None:
-    pages = live.Pages(None, None)  # type: ignore[arg-type]
-    turns = [pages.turn() for _ in range(500)]
-    assert turns == sorted(turns)
-    assert turns[-1] - turns[0] == pytest.approx(499 / live.READS)
+    async def scene() -> list[float]:
+        turns, given = ReadTurns(), []
+        for number in range(60):
+            turns.ask(number % 7, lambda: given.append(time.monotonic()))
+        while len(given) < 60:
+            await asyncio.sleep(0.01)
+        return given
+
+    given = asyncio.run(scene())
+    at_once = round(READS * BURST)
+    assert given[-1] - given[0] >= (60 - at_once - 1) / READS
 
 
 # -- who may hear ---------------------------------------------------------------------------------------------------
@@ -327,13 +337,72 @@ def test_a_user_has_so_many_and_all_are_closed_when_the_master_stops() -> None:
             for follower in (first, second):
                 first_hints(follower, ("mine",))
             with contextlib.ExitStack() as stack:
-                strangers = [stack.enter_context(opened(user)) for _ in range(live.STRANGERS_OF_ADDRESS)]
-                with pytest.raises(InvalidStatus) as refused, opened(user):
-                    pass
-                assert refused.value.response.status_code == 503
+                strangers = [stack.enter_context(opened(user)) for _ in range(STRANGERS_OF_ADDRESS + 1)]
+                assert strangers[0].closed() == (
+                    1013,
+                    "Too many live connections wait for their first message: try again.",
+                )
                 assert strangers[-1].closed()[1].startswith("No message came within 10 s")
             with following(user, "mine") as again:
                 assert again.closed()[0] == 1013
             master.stop()
             assert first.closed() == second.closed() == (1001, "The master stops.")
             master.start()
+
+
+# -- attackers ------------------------------------------------------------------------------------------------------
+
+
+def test_topics_that_one_user_followed_hold_nobody_elses_turn(user: Api, admin: Api, job: Job) -> None:
+    mallory = person(admin)
+    with following(user, "mine") as page:
+        first_hints(page, ("mine",))
+        for _ in range(6):
+            with following(mallory.api, "mine") as flood:
+                names = [f"log:{job.task_id}", f"trial:{job.trial_id}", f"experiment:{job.experiment_id}", "list"]
+                for number in range(live.MOST_MESSAGES - 2):
+                    flood.say(follow=names if number % 2 else [])
+        began = time.monotonic()
+        topic = f"trial:{job.trial_id}"
+        page.say(follow=["mine", topic])
+        assert page.until(topic) == {"topic": topic, "seq": 1}
+        assert time.monotonic() - began < 2
+
+
+def test_users_take_turns_among_each_other_and_who_leaves_holds_none() -> None:
+    async def scene() -> tuple[list[str], int]:
+        turns, given = ReadTurns(), []
+        left = [turns.ask(1, lambda: given.append("mallory")) for _ in range(500)]
+        turns.ask(2, lambda: given.append("other"))
+        while "other" not in given:
+            await asyncio.sleep(0.01)
+        order = list(given)
+        for turn in left:
+            turns.withdraw(turn)
+        asked = time.monotonic()
+        turns.ask(3, lambda: given.append("third"))
+        while "third" not in given:
+            await asyncio.sleep(0.01)
+        assert time.monotonic() - asked < 1
+        return order, len(turns._waiting)
+
+    order, waiting = asyncio.run(scene())
+    assert len(order) <= READS * BURST + 3  # those that came at once, and at most one in between
+    assert waiting == 0
+
+
+def test_strangers_keep_nobody_out(user: Api) -> None:
+    """Neither one who shows a ticket in the first message, nor one whose request shows a session."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(MOST_STRANGERS + 10):
+            stack.enter_context(opened(user))
+        with following(user, "mine") as page:
+            first_hints(page, ("mine",))
+        headers = {"Authorization": f"Bearer {user.token}"}
+        url = f"ws{user.url[4:]}/api/x1/live"
+        with connect(url, proxy=None, open_timeout=DEADLINE, additional_headers=headers) as socket:
+            page = Follower(socket)
+            for _ in range(STRANGERS_OF_ADDRESS + 1):  # whoever comes later does not push it out
+                stack.enter_context(opened(user))
+            page.say(ticket=ticket(user), follow=["mine"])
+            first_hints(page, ("mine",))

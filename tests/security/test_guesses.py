@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import http.client
+import json
+import statistics
+import threading
+import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,6 +20,9 @@ from trainmaster.client import credentials
 from trainmaster.client import login as logins
 from trainmaster.client.errors import ClientError
 from trainmaster.client.session_calls import hashed
+from trainmaster.master.services.access.password_checks import AT_ONCE, MOST_WAITING, PasswordChecks
+from trainmaster.master.services.access.password_guesses import NETWORK, PasswordGuesses
+from trainmaster.master.services.errors import Busy
 
 LOGIN = "/api/v1/auth/login"
 
@@ -52,3 +63,92 @@ def test_a_mark_does_not_let_its_holder_guess_on(admin: Api, nobody: Api) -> Non
 
 def guess(name: str, mark: str) -> dict[str, object]:
     return {"username": name, "password": hashed("wrong"), "isHashed": True, "clientMark": mark}
+
+
+# -- many addresses ---------------------------------------------------------------------------------------------------
+
+
+def test_addresses_of_one_network_count_as_one_beside_the_other_rules() -> None:
+    """Ever new names from ever new addresses: none of the other rules sees the same thing twice."""
+    ones = {
+        "this machine": [f"127.{n // 250}.{n % 250}.1" for n in range(NETWORK.free + 1)],
+        "a /64": [f"2001:db8:1:2::{n:x}" for n in range(1, NETWORK.free + 2)],
+    }
+    for where, senders in ones.items():
+        guesses = PasswordGuesses(lambda: 1000.0)
+        waits = [guesses.begin(f"user{n}", address) for n, address in enumerate(senders)]
+        assert not any(waits), where
+        assert guesses.begin("another", f"{senders[0].rpartition(senders[0][-1])[0]}7") > 0, where
+        assert guesses.begin("another", "192.0.2.1") == 0
+        assert guesses.begin("another", "2001:db8:1:3::1") == 0
+        assert guesses.begin("victim", senders[0], "a mark of the victim's") == 0
+
+
+def test_known_clients_do_not_wait_for_strangers_nor_one_network_for_another() -> None:
+    async def scene() -> list[str]:
+        checks, order, go_on = PasswordChecks(), [], asyncio.Event()
+
+        async def check(who: str, *, known: bool) -> None:
+            async with checks.turn(who, known=known):
+                order.append(who)
+                if who == "flood":
+                    await go_on.wait()
+
+        flood = [asyncio.create_task(check("flood", known=False)) for _ in range(100)]
+        while len(order) < AT_ONCE:
+            await asyncio.sleep(0)
+        await asyncio.wait_for(check("owner", known=True), 1)
+        other = asyncio.create_task(check("other", known=False))
+        await asyncio.sleep(0)
+        flood[-1].cancel()
+        with pytest.raises(Busy):
+            await asyncio.gather(*(check("flood", known=False) for _ in range(MOST_WAITING)))
+        go_on.set()
+        await other
+        found = list(order)
+        await asyncio.gather(*flood, return_exceptions=True)
+        assert checks._strangers._busy == 0
+        assert not checks._strangers._queues
+        return found
+
+    order = asyncio.run(scene())
+    assert order[AT_ONCE] == "owner"
+    assert order.index("other") <= AT_ONCE + 3
+
+
+def test_a_log_in_with_a_mark_stays_quick_while_strangers_log_in_from_ever_new_addresses(admin: Api) -> None:
+    """From the master's own machine, which has as many addresses as one likes."""
+    victim = person(admin).name
+    mark = enter(admin.url, victim).json["clientMark"]
+    address = urlsplit(admin.url)
+    body = json.dumps(guess("nobody", "")).encode()
+    stop = threading.Event()
+
+    def flood(start: int) -> None:
+        number = start
+        while not stop.is_set():
+            number += 40
+            source = (f"127.{number // 250 % 250 + 1}.{number % 250}.9", 0)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                client = http.client.HTTPConnection(address.hostname or "", address.port, 20, source_address=source)
+                sent = body.replace(b"nobody", f"nobody{number}".encode())
+                client.request("POST", LOGIN, sent, {"Content-Type": "application/json"})
+                client.getresponse().read()
+                client.close()
+
+    attackers = [threading.Thread(target=flood, args=(start,), daemon=True) for start in range(40)]
+    for attacker in attackers:
+        attacker.start()
+    took = []
+    try:
+        for _ in range(10):
+            began = time.monotonic()
+            answer = admin.call("POST", LOGIN, {"username": victim, "password": hashed(PASSWORD), "isHashed": True,
+                                                "clientMark": mark})  # fmt: skip
+            took.append(time.monotonic() - began)
+            assert answer.status == 200
+    finally:
+        stop.set()
+        for attacker in attackers:
+            attacker.join()
+    assert statistics.median(took) < 1

@@ -74,6 +74,17 @@ class Limits(Section):
     """Metadata of a run, a checkpoint or a model, as JSON."""
     pattern: _Count = 1_000
     """Characters of a regular expression."""
+    value: Annotated[Whole, Field(ge=1, le=65_536)] = 256
+    """KB of JSON in a field of a request that has no limit of its own."""
+    checkpoint_files: _Count = 500_000
+    """Files of one checkpoint."""
+
+    job_entry: Annotated[Whole, Field(ge=1, le=65_536)] = 16
+    """KB that a process of a job says at a barrier, or of the devices of a container."""
+    job_entries: _Count = 100_000
+    """Such entries of one attempt, and streams of its reports."""
+    job_state: _Megabytes = 16
+    """All entries of one attempt; for barriers and for devices."""
 
     statement: _Seconds = 30
     """Seconds that one database statement of a request may take."""
@@ -83,6 +94,9 @@ class Limits(Section):
     """Searches in logs of one user that are processed at the same time."""
     waiting: _Count = 200
     """Requests of one user that may wait; more are refused."""
+
+    stream_period: _Seconds = 1
+    """Seconds between two reads of a stream of metrics, at least: what `periodSeconds` may ask for."""
 
     connections: _Count = 40_000
     """Open connections to the master; at most four fifths of the file descriptors that it may open."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from inspect import iscoroutinefunction
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import HTTPConnection
 
 from trainmaster.master.api import (
     agents,
@@ -70,7 +70,7 @@ from trainmaster.master.api import (
     webui,
     workspaces,
 )
-from trainmaster.master.api.dependencies import Senders, Services, admit
+from trainmaster.master.api.dependencies import Senders, Services, admit_large
 from trainmaster.master.api.guard import Guard
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
@@ -178,7 +178,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     app.add_middleware(
         limits.BodyLimit,
         limits=services.settings.limits,
-        admit=lambda scope: admit(services, HTTPConnection(scope)),
+        admit=partial(admit_large, services),
         senders=Senders(services),
     )
     app.add_middleware(

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from inspect import iscoroutinefunction
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.agent_protocol.messages import AGENT_ID, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.hub import INBOX_PREFIX
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices, bearer
+from trainmaster.master.api.dependencies import Services, Stranger, UserCaller, UsesServices, bearer
 from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, rfc3339
 from trainmaster.master.api.waiting import waiting
@@ -42,15 +42,26 @@ AgentId = Annotated[str, Path(pattern=f"^{AGENT_ID}$")]
 Token = Annotated[str, Path(pattern=f"^{TOKEN}$")]
 
 
-async def _yard(agent_id: AgentId, request: Request, services: UsesServices) -> AgentCluster:
-    return agents.admit(services.clusters, agent_id, bearer(request))
+def _sender(agent_id: str) -> tuple[str, str]:
+    """Whose places in threads an agent's calls take."""
+    return ("agent", agent_id)
 
 
-AgentCaller = Annotated[AgentCluster, Depends(_yard)]
+async def _yard(agent_id: AgentId, request: Request, services: UsesServices) -> AsyncIterator[AgentCluster]:
+    """Yields the agent's cluster, while the endpoint works in a thread within the agent's share."""
+    found = agents.admit(services.clusters, agent_id, bearer(request))
+    if iscoroutinefunction(request.scope["route"].endpoint):
+        yield found
+        return
+    async with services.threads.place_as(_sender(agent_id)):
+        yield found
+
+
+AgentCaller = Annotated[AgentCluster, Depends(_yard, scope="function")]
 
 
 @router.post("/api/x1/agents/{agent_id}/enrol")
-def enrol(agent_id: AgentId, request: Request, services: UsesServices) -> Json:
+def enrol(agent_id: AgentId, request: Request, services: UsesServices, _: Stranger) -> Json:
     """Enrols a new agent: it sends the enrolment key as its bearer token, and gets a secret of its own."""
     return {"secret": agents.enrol(services.clusters, agent_id, bearer(request))}
 
@@ -77,7 +88,7 @@ async def orders(
         agents.listening(agent_cluster, agent_id, lambda: services.wakeups.fire(subject)),
     ):
         while True:
-            found = await run_in_threadpool(agents.orders, agent_cluster, agent_id)
+            found = await services.threads.run_as(_sender(agent_id), agents.orders, agent_cluster, agent_id)
             if found.revision != known or not await turn.again():
                 return found
 
@@ -86,12 +97,13 @@ async def orders(
 def job_files(
     agent_id: AgentId,
     token: Token,
+    services: UsesServices,
     agent_cluster: AgentCaller,
     without: Annotated[list[str], Query()] = [],  # noqa: B006
 ) -> StreamingResponse:
     """The job's staged files as a tar, `without` those that the agent has from other jobs."""
     files = agents.job_files(agent_cluster, agent_id, token, without)
-    return StreamingResponse(files, media_type="application/x-tar")
+    return StreamingResponse(services.threads.pieces_as(_sender(agent_id), files), media_type="application/x-tar")
 
 
 @router.put("/api/x1/agents/{agent_id}/jobs/{token}/remains")
@@ -99,11 +111,13 @@ async def remains(
     agent_id: AgentId,
     token: Token,
     request: Request,
+    services: UsesServices,
     agent_cluster: AgentCaller,
     node_rank: Annotated[int, Query(alias="nodeRank", ge=0)] = 0,
 ) -> Json:
     """What a container left, as a tar: `exit/<rank>.json`, `spool/<stream>.jsonl`, `output.txt`."""
-    descriptor, name = await run_in_threadpool(tempfile.mkstemp, prefix=INBOX_PREFIX, dir=agent_cluster.inbox)
+    threads, sender = services.threads, _sender(agent_id)
+    descriptor, name = await threads.run_as(sender, tempfile.mkstemp, prefix=INBOX_PREFIX, dir=agent_cluster.inbox)
     path = FilePath(name)
     try:
         with os.fdopen(descriptor, "wb") as handle:
@@ -112,8 +126,8 @@ async def remains(
                 taken += len(piece)
                 if taken > MAX_ARCHIVE:
                     raise TooLarge(f"What a container leaves may be {MAX_REMAINS} bytes, no more.")
-                await run_in_threadpool(handle.write, piece)
-        await run_in_threadpool(agents.take_remains, agent_cluster, agent_id, token, node_rank, path)
+                await threads.run_as(sender, handle.write, piece)
+        await threads.run_as(sender, agents.take_remains, agent_cluster, agent_id, token, node_rank, path)
     finally:
         path.unlink(missing_ok=True)
     return {}

@@ -15,7 +15,9 @@ from trainmaster.master.api import cookies
 from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.shapes import Body, Shape, User
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.services import addresses
 from trainmaster.master.services.access import identity
+from trainmaster.master.services.errors import Busy
 
 router = APIRouter(prefix="/api/v1", tags=["auth"])
 T = TypeVar("T")
@@ -79,9 +81,10 @@ async def counted(request: Request, services: Services, username: str, check: Ca
         )
 
     try:
-        async with services.password_checks:
+        known = services.guesses.knows(name, address, mark)
+        async with services.password_checks.turn(name if known else addresses.network(address), known=known):
             answer = await run_in_threadpool(check)
-    except DATABASE_UNAVAILABLE:
+    except (Busy, *DATABASE_UNAVAILABLE):
         services.guesses.withdrawn(name, address, mark)
         raise
     services.guesses.succeeded(name, address, mark)

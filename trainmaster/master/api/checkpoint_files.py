@@ -25,6 +25,7 @@ def download(
     asked = [entry.partition(";")[0].strip() for entry in accept.split(",")]
     kind = next((kind for kind in asked if kind in FORMS), "application/gzip")
     folder = checkpoint_files.open_folder(services.store, services.settings, services.files, checkpoint_uuid)
-    pieces = checkpoint_files.archive(folder, FORMS[kind])
     name = f"{checkpoint_uuid}.{ENDINGS[FORMS[kind]]}"
-    return StreamingResponse(pieces, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    saved = {"Content-Disposition": f'attachment; filename="{name}"'}
+    pieces = checkpoint_files.archive(folder, FORMS[kind])
+    return StreamingResponse(services.threads.pieces(caller, pieces), media_type=kind, headers=saved)

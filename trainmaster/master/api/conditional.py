@@ -10,9 +10,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trainmaster.master.api.caller_threads import CallerThreads, expect_caller
 
 WITHIN = ("/api/", "/session", "/openapi.json")
 NOT_FOR = ("/api/v1/allocations/", "/api/x1/allocations/", "/api/x1/agents/")
@@ -37,12 +38,14 @@ class Conditional:
             and not path.startswith(NOT_FOR)
             and ("gzip" in (asked := Headers(scope=scope)).get("accept-encoding", "") or "if-none-match" in asked)
         ):
-            send = _Answer(asked, send)
+            expect_caller(scope)
+            send = _Answer(scope, asked, send)
         await self._app(scope, receive, send)
 
 
 class _Answer:
-    def __init__(self, asked: Headers, send: Send) -> None:
+    def __init__(self, scope: Scope, asked: Headers, send: Send) -> None:
+        self._scope = scope
         self._asked, self._send = asked, send
         self._start: Message | None = None
 
@@ -74,7 +77,8 @@ class _Answer:
             return {"type": "http.response.body", "body": b""}
         if len(body) >= SMALLEST and "gzip" in self._asked.get("accept-encoding", ""):
             if len(body) >= LARGE:
-                body = await run_in_threadpool(_packed, body, LEVEL_OF_LARGE)
+                threads: CallerThreads = self._scope["app"].state.services.threads
+                body = await threads.run_for_request(self._scope, _packed, body, LEVEL_OF_LARGE)
             else:
                 body = _packed(body, LEVEL)
             headers["Content-Encoding"] = "gzip"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -11,13 +10,13 @@ from inspect import iscoroutinefunction
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from trainmaster.config.limits import Limits
 from trainmaster.config.networks import Origin
 from trainmaster.master.api import cookies
+from trainmaster.master.api.caller_threads import CallerThreads, note_caller, place_of
 from trainmaster.master.api.connections import note_sender
 from trainmaster.master.api.guard import SCOPE_KEY, Behind
 from trainmaster.master.api.job_calls import JobCalls
@@ -27,6 +26,7 @@ from trainmaster.master.api.report_turns import ReportTurns
 from trainmaster.master.services import addresses
 from trainmaster.master.services.access import identity, locations, roles
 from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.password_checks import PasswordChecks
 from trainmaster.master.services.access.password_guesses import PasswordGuesses
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
 from trainmaster.master.services.access.request_shares import Shares
@@ -41,7 +41,6 @@ from trainmaster.master.services.tasks.idle import Uses
 
 OPENED = 0.005  # seconds that a stream or a long poll costs the master to open
 RECEIVED = 50e6  # bytes of a large body that cost the master a second
-PASSWORD_CHECKS = 4  # passwords that are checked at once
 # These check themselves whether the attempt ended long ago.
 CHECKED_LATER = (
     "/api/x1/allocations/{allocation_id}/reports",
@@ -69,7 +68,7 @@ class Services:
     shares: Shares = field(default_factory=lambda: Shares(Limits().waiting))
     uses: Uses = field(default_factory=Uses)
     outlines: Outlines = field(default_factory=Outlines)
-    password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSWORD_CHECKS))
+    password_checks: PasswordChecks = field(default_factory=PasswordChecks)
 
     @cached_property
     def job_calls(self) -> JobCalls:
@@ -80,6 +79,11 @@ class Services:
     def report_turns(self) -> ReportTurns:
         """Turns of jobs' reports that would keep others waiting."""
         return ReportTurns(self.shares.anybody)
+
+    @cached_property
+    def threads(self) -> CallerThreads:
+        """Threads in which coroutines work for their callers."""
+        return CallerThreads(self.shares, self.settings.limits)
 
     @property
     def files(self) -> UserFiles:
@@ -154,6 +158,12 @@ def peer_of(connection: HTTPConnection) -> str:
     return addresses.seen(connection.client.host) if connection.client else ""
 
 
+async def admit_large(services: Services, scope: Scope) -> None:
+    """`admit`, in a thread."""
+    connection = HTTPConnection(scope)
+    await services.threads.check(in_header(connection), peer_of(connection), admit, services, connection)
+
+
 def admit(services: Services, connection: HTTPConnection) -> None:
     """Authenticates the caller before a large body is read; the result is kept for the routers. Raises
     Unauthenticated."""
@@ -211,15 +221,19 @@ async def _caller(request: Request, services: UsesServices) -> Caller:
     if found is None and identity.is_of_job(token := bearer(request)):
         checked_later = request.scope["route"].path in CHECKED_LATER
         found = await services.job_calls.caller(token, checked_later=checked_later)
-    if found is None or services.settings.roles:
-        return await run_in_threadpool(_let_in, request, services, found)
-    return _let_in(request, services, found)
+    if found is not None and not services.settings.roles:
+        return _let_in(request, services, found)
+    shown = bearer(request)
+    caller = await services.threads.check(shown, peer_of(request), _let_in, request, services, found)
+    services.threads.remember(shown, caller)
+    return caller
 
 
 def _let_in(request: Request, services: Services, found: Caller | None) -> Caller:
     """Authenticates and authorizes the caller; queries the database for unknown callers, and for roles."""
     caller = found or _known(request, services)
     note_sender(request.scope, caller.allocation_id or caller.user_id)
+    note_caller(request.scope, caller)
     return _allowed(request, services, caller)
 
 
@@ -296,9 +310,7 @@ async def _shared(
         await _opened(services, caller)
         yield caller
         return
-    # A user's jobs do not wait for their owner, nor the owner for them.
-    key = (caller.user_id, (caller.allocation_id or caller.inside) is not None)
-    async with services.shares.one_of(key, services.settings.limits.share, "share"):
+    async with services.shares.one_of(place_of(caller), services.settings.limits.share, "share"):
         yield caller
 
 
@@ -321,6 +333,13 @@ async def _user(caller: Annotated[Caller, Depends(_shared, scope="function")]) -
     return caller
 
 
+async def stranger(request: Request, services: UsesServices) -> AsyncIterator[None]:
+    """For endpoints that anybody may call and that work in a thread: holds a place of the callers' address."""
+    async with services.threads.stranger(peer_of(request)):
+        yield
+
+
+Stranger = Annotated[None, Depends(stranger, scope="function")]
 AnyCaller = Annotated[Caller, Depends(_shared, scope="function")]
 UserCaller = Annotated[Caller, Depends(_user)]
 

@@ -9,19 +9,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.shapes import Body, Experiment, Pagination, Shape, Trial, rfc3339
-from trainmaster.master.api.streams import line_of
+from trainmaster.master.api.streams import line_of, period_of, with_errors
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.experiments import experiment_search
 from trainmaster.master.services.metrics import metric_names
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
 Json = dict[str, Any]
-
-PERIOD = 30.0  # seconds between two reads of a stream, unless the caller asks for another period
 
 
 class SearchRequest(Body):
@@ -63,7 +60,8 @@ async def names(
     period: Annotated[float, Query(alias="periodSeconds", ge=0)] = 0.0,
 ) -> StreamingResponse:
     """Streams a line without names, then each name once, as it is first reported, until the experiments have ended."""
-    first = await run_in_threadpool(metric_names.of_experiments, services.store, caller, ids)
+    pause = period_of(services.settings.limits, period)
+    first = await services.threads.run(caller, metric_names.of_experiments, services.store, caller, ids)
 
     async def lines() -> AsyncIterator[bytes]:
         found, shown = first, set[tuple[str, str]]()
@@ -72,16 +70,16 @@ async def names(
             if fresh := [one for one in found.named if one not in shown]:
                 shown.update(fresh)
                 yield line_of(_names(found.searcher, fresh))
-            if not found.live or await _closing(services, period):
+            if not found.live or await _closing(services, pause):
                 return
-            found = await run_in_threadpool(metric_names.of_experiments, services.store, caller, ids)
+            found = await services.threads.run(caller, metric_names.of_experiments, services.store, caller, ids)
 
-    return StreamingResponse(lines(), media_type="application/json")
+    return StreamingResponse(with_errors(lines()), media_type="application/json")
 
 
 async def _closing(services: UsesServices, period: float) -> bool:
     """Waits for the next read; True when the master stops instead."""
-    left = math.ceil(period or PERIOD)
+    left = math.ceil(period)
     while left > 0 and not services.wakeups.closed:
         await asyncio.sleep(min(left, 1))
         left -= 1

@@ -7,7 +7,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation, peer_of
 from trainmaster.master.api.error_envelope import envelope
@@ -100,7 +99,7 @@ async def rendezvous(allocation_id: str, resources_id: str, services: UsesServic
     found = await wait_for(
         services.wakeups,
         f"allocation:{allocation_id}",
-        partial(run_in_threadpool, look),
+        partial(services.threads.run, caller, look),
         min(services.settings.longest_poll, BARRIER),
     )
     if found is None:

@@ -11,7 +11,7 @@ router = APIRouter(tags=["proxy"])
 
 
 @router.get("/det/interactive/{task_id}/{rest:path}", response_class=RedirectResponse, status_code=307)
-def interactive(task_id: str, rest: str) -> str:
+async def interactive(task_id: str, rest: str) -> str:
     """Redirects to the task's own pages. The rest of the path holds its kind, name and pool, which Determined's page
     shows meanwhile."""
     del rest

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field, field_validator
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices, own_allocation, peer_of
 from trainmaster.master.api.job_route import JobRoute
@@ -84,7 +83,7 @@ async def lease(
     )
     work = await services.job_calls.leases.ask(asked)
     if work["context_size"] and not body.fetches_context:
-        work["context"] = await run_in_threadpool(_context, services, allocation_id)
+        work["context"] = await services.threads.run(caller, _context, services, allocation_id)
     return await _answer(services, allocation_id, request, work)
 
 

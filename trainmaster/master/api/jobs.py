@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import (
     AnyCaller,
@@ -69,12 +68,12 @@ async def _barrier(
     found = await wait_for(
         services.wakeups,
         f"allocation:{allocation_id}",
-        partial(run_in_threadpool, look),
+        partial(services.threads.run, caller, look),
         min(services.settings.longest_poll, BARRIER),
     )
     if found is None:
-        away = await run_in_threadpool(
-            barriers.missing, services.store, allocation_id, kind, body.request_uuid, body.num_peers
+        away = await services.threads.run(
+            caller, barriers.missing, services.store, allocation_id, kind, body.request_uuid, body.num_peers
         )
         named = f"; missing: node {', '.join(map(str, away[:8]))}{' and more' if away[8:] else ''}" if away else ""
         message = f"Not all {body.num_peers} peers have arrived yet: try again with the same requestUuid{named}."

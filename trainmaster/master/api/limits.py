@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -58,7 +57,7 @@ class BodyLimit:
         self,
         app: ASGIApp,
         limits: Limits,
-        admit: Callable[[Scope], None],
+        admit: Callable[[Scope], Awaitable[None]],
         senders: Senders,
     ) -> None:
         limit = limits.request_mb * 2**20
@@ -106,7 +105,7 @@ class BodyLimit:
         if admitted or size <= OF_STRANGERS:
             return admitted
         try:
-            await run_in_threadpool(self._admit, scope)
+            await self._admit(scope)
         except (ServiceError, *DATABASE_UNAVAILABLE) as error:
             status, sentence = explained(error)
             note_refusal(HTTPConnection(scope), sentence)

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import random
 import time
 from collections import Counter
@@ -21,15 +22,25 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainmaster.master.api.connections import LIVE, LONGEST_MESSAGE
-from trainmaster.master.api.dependencies import OPENED, Services, UserCaller, user_of_session
+from trainmaster.master.api.dependencies import (
+    OPENED,
+    Services,
+    UserCaller,
+    in_header,
+    peer_of,
+    session_cookie,
+    user_of,
+    user_of_session,
+)
 from trainmaster.master.api.error_envelope import envelope, note_refusal
 from trainmaster.master.api.guard import Behind, Guard
 from trainmaster.master.api.permissions import ENDPOINTS
+from trainmaster.master.api.read_turns import ReadTurn, ReadTurns
+from trainmaster.master.api.strangers import Strangers
 from trainmaster.master.db import changes
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 from trainmaster.master.services import live_changes
@@ -37,7 +48,6 @@ from trainmaster.master.services.access import locations, tickets
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import AccessDenied, Invalid, ServiceError
-from trainmaster.master.services.store import Wakeups
 
 router = APIRouter(tags=["live"])
 log = logging.getLogger(__name__)
@@ -46,8 +56,6 @@ MOST_TOPICS = 20
 LONGEST_TOPIC = 200  # characters
 MOST_MESSAGES = 30  # from a page in PERIOD seconds
 PERIOD = 10.0
-MOST_STRANGERS = 64  # connections that have not shown a ticket yet ...
-STRANGERS_OF_ADDRESS = 32  # ... and those of one address
 TICKET_COMES = 10.0  # seconds until the first message
 ALIVE = 20.0  # seconds without a hint after which an empty message says that the connection lasts
 CHECK_RIGHTS = 60.0  # seconds between two checks without a change of roles
@@ -57,10 +65,6 @@ PAUSES: Mapping[str, float] = {"log": 0.25, "mine": 2.0, "list": 2.0}
 # Seconds after which there is a hint without a change. Home shows the pools too, which others fill.
 LOOK_AGAIN = 300.0
 LOOKS_AGAIN: Mapping[str, float] = {"mine": 60.0}
-# Each hint makes a page read something, which takes the master 5 to 10 ms of processor time: so many a second, however
-# many pages there are, cost a tenth of a core. BURST of them may come at once.
-READS = 10.0
-BURST = 2.0  # seconds' worth
 GOING_AWAY, POLICY, TOO_BIG, TRY_AGAIN = 1001, 1008, 1009, 1013  # RFC 6455, and IANA's registry of its codes
 LONGEST_REASON = 123  # bytes of text that fit into a frame which closes a WebSocket
 
@@ -119,32 +123,13 @@ class Pages:
 
     def __init__(self, services: Services, guard: Guard) -> None:
         self.services, self.guard = services, guard
-        self._strangers: Counter[str] = Counter()  # connections without a ticket yet, by address
+        self.strangers = Strangers()
         self._users: Counter[int] = Counter()
-        self._next_read = 0.0
-
-    def turn(self) -> float:
-        """The time of the event loop's clock at which a further page may be made to read."""
-        at = max(self._next_read, time.monotonic() - BURST)
-        self._next_read = at + 1 / READS
-        return at
-
-    @contextmanager
-    def stranger(self, address: str) -> Iterator[str]:
-        """Counts a connection without a ticket in the block; yields why it is refused, or nothing."""
-        of_address, all_of_them = self._strangers[address], self._strangers.total()
-        why = ""
-        if of_address >= STRANGERS_OF_ADDRESS or all_of_them >= MOST_STRANGERS:
-            why = "Too many live connections wait for their first message; try again in a moment."
-        self._strangers[address] += 1
-        try:
-            yield why
-        finally:
-            self._strangers -= Counter((address,))
+        self.turns = ReadTurns()
 
     @contextmanager
     def known(self, user_id: int) -> Iterator[str]:
-        """The same for a user's connection."""
+        """Counts a user's connection in the block; yields why it is refused, or nothing."""
         most = self.services.settings.limits.live_connections
         self._users[user_id] += 1
         over = self._users[user_id] > most
@@ -162,21 +147,36 @@ def without_websocket(_: UserCaller) -> None:
 @router.websocket(LIVE)
 async def live(socket: WebSocket) -> None:
     pages: Pages = socket.app.state.pages
-    address = socket.client.host if socket.client else ""
     with contextlib.ExitStack() as until_known:
-        if why := until_known.enter_context(pages.stranger(address)):
+        must_leave = asyncio.Event()
+        if (user_id := await _signed_in(pages.services, socket)) is None:
+            must_leave = until_known.enter_context(pages.strangers.entered(peer_of(socket)))
+        elif why := until_known.enter_context(pages.known(user_id)):
             note_refusal(socket, why)
             await socket.send_denial_response(envelope(503, why))
             return
         await socket.accept()
         page = _Page(socket, pages)
         try:
-            code, reason = await page.run(until_known)
+            code, reason = await page.run(until_known, must_leave)
         except WebSocketDisconnect:
             return
     if socket.client_state is WebSocketState.CONNECTED and socket.application_state is WebSocketState.CONNECTED:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it may have disconnected by now
             await socket.close(code, reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
+
+
+async def _signed_in(services: Services, socket: WebSocket) -> int | None:
+    """The user whose session the request shows, as browsers' requests do: no stranger, though only a ticket admits."""
+    try:
+        shown = in_header(socket) or session_cookie(socket)
+        if not shown:
+            return None
+        caller = await services.threads.check(shown, peer_of(socket), user_of, services, shown)
+    except (ServiceError, *DATABASE_UNAVAILABLE):
+        return None
+    services.threads.remember(shown, caller)
+    return caller.user_id
 
 
 class _Closed(Exception):
@@ -208,24 +208,25 @@ class _Raised:
 class _Topic(_Raised):
     """A topic that a page follows. It is set when there may be news, as there are at the beginning."""
 
-    def __init__(self, name: str, subject: str, awake: asyncio.Event, wakeups: Wakeups) -> None:
+    def __init__(self, name: str, subject: str, awake: asyncio.Event, pages: Pages, user_id: int) -> None:
         super().__init__(awake)
+        self._turns, self._user_id = pages.turns, user_id
         self.name, self.seq = name, 0
         kind = name.partition(":")[0]
         self._pause, self._look_again = PAUSES.get(kind, USUAL_PAUSE), LOOKS_AGAIN.get(kind, LOOK_AGAIN)
         self._earliest = 0.0  # of the next hint, by its own pause
-        self._turn: float | None = None  # of the next hint, among all pages
-        self.listening = contextlib.ExitStack()
-        self.listening.enter_context(wakeups.waking(subject, self))
+        self._turn: ReadTurn | None = None  # of the next hint, among all pages
+        self._listening = contextlib.ExitStack()
+        self._listening.enter_context(pages.services.wakeups.waking(subject, self))
         self.set()
 
-    def due(self, pages: Pages) -> float:
-        """When the next hint is to be sent, if it is known that there are news."""
+    def due(self) -> float:
+        """When the next hint is to be sent, if that is known."""
         if not self.is_set():
             return self._earliest - self._pause + self._look_again
         if self._turn is None:
-            self._turn = pages.turn()
-        return max(self._earliest, self._turn)
+            self._turn = self._turns.ask(self._user_id, self._awake.set)
+        return self._earliest if self._turn.is_given else math.inf
 
     def hint(self, at: float) -> dict[str, Any]:
         """The next hint; what changes from now on is in another one."""
@@ -233,6 +234,13 @@ class _Topic(_Raised):
         self.seq += 1
         self._earliest, self._turn = at + self._pause, None
         return {"topic": self.name, "seq": self.seq}
+
+    def leave(self) -> None:
+        """Ends the following; what is no longer followed holds no turn."""
+        self._listening.close()
+        if self._turn is not None:
+            self._turns.withdraw(self._turn)
+            self._turn = None
 
 
 class _Page:
@@ -247,11 +255,11 @@ class _Page:
         self._messages: list[float] = []  # when the last ones came
         self._over: _Closed | None = None
 
-    async def run(self, until_known: contextlib.ExitStack) -> tuple[int, str]:
+    async def run(self, until_known: contextlib.ExitStack, must_leave: asyncio.Event) -> tuple[int, str]:
         """Serves until the page disconnects, its session ends, or the master stops; returns the close code and
         reason."""
         try:
-            caller = await self._enter()
+            caller = await self._enter(must_leave)
             until_known.close()
             assert caller.session_id is not None  # tickets are of sessions
             with (
@@ -271,16 +279,26 @@ class _Page:
             return TRY_AGAIN, "The database does not answer now."
         return GOING_AWAY, "The master stops."
 
-    async def _enter(self) -> Caller:
+    async def _enter(self, must_leave: asyncio.Event) -> Caller:
         """The user whose ticket is in the first message. Raises Unauthenticated, _Closed."""
+        hearing, leaving = asyncio.create_task(self._next()), asyncio.create_task(must_leave.wait())
         try:
-            async with asyncio.timeout(TICKET_COMES):
-                message = await self._next()
-        except TimeoutError:
-            raise _Closed(POLICY, f"No message came within {TICKET_COMES:.0f} s; send a ticket first.") from None
-        session = await run_in_threadpool(tickets.redeem, self._services.store, message.ticket, tickets.LIVE)
+            await asyncio.wait((hearing, leaving), timeout=TICKET_COMES, return_when=asyncio.FIRST_COMPLETED)
+            if not hearing.done():
+                if must_leave.is_set():
+                    raise _Closed(TRY_AGAIN, "Too many live connections wait for their first message: try again.")
+                raise _Closed(POLICY, f"No message came within {TICKET_COMES:.0f} s; send a ticket first.")
+            message = hearing.result()
+        finally:
+            hearing.cancel()
+            leaving.cancel()
+
+        def admit() -> Caller:
+            session = tickets.redeem(self._services.store, message.ticket, tickets.LIVE)
+            return user_of_session(self._services, session)
+
         self._wanted = message.follow
-        return await run_in_threadpool(user_of_session, self._services, session)
+        return await self._services.threads.check("", peer_of(self._socket), admit)
 
     async def _serve(self, caller: Caller) -> None:
         """Until the master stops. Raises _Closed, Unauthenticated, one of DATABASE_UNAVAILABLE."""
@@ -313,10 +331,10 @@ class _Page:
         finally:
             hearing.cancel()
             for topic in self._topics.values():
-                topic.listening.close()
+                topic.leave()
 
     async def _sleep(self, until: float) -> None:
-        until = min([until, *(topic.due(self._pages) for topic in self._topics.values())])
+        until = min([until, *(topic.due() for topic in self._topics.values())])
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(until - time.monotonic(), 0)):
                 await self._awake.wait()
@@ -325,7 +343,7 @@ class _Page:
         sent = False
         for topic in self._topics.values():
             at = time.monotonic()
-            if topic.due(self._pages) <= at:
+            if topic.due() <= at:
                 await self._say(topic.hint(at))
                 sent = True
         return sent
@@ -333,17 +351,17 @@ class _Page:
     async def _follow(self, caller: Caller, names: Sequence[str]) -> None:
         """Follows these topics and no others. One that may not be followed is answered with the reason."""
         for name in self._topics.keys() - names:
-            self._topics.pop(name).listening.close()
+            self._topics.pop(name).leave()
         for name in dict.fromkeys(names):
             if name in self._topics:
                 continue
             try:
                 subject = subject_of(name, caller)
-                await run_in_threadpool(check, self._services, caller, name)
+                await self._services.threads.run(caller, check, self._services, caller, name)
             except ServiceError as error:
                 await self._say({"topic": name, "error": error.message})
                 continue
-            self._topics[name] = _Topic(name, subject, self._awake, self._services.wakeups)
+            self._topics[name] = _Topic(name, subject, self._awake, self._pages, caller.user_id)
 
     async def _look_at_rights(self, caller: Caller) -> Caller:
         """Ends topics that the user may no longer follow."""
@@ -352,9 +370,9 @@ class _Page:
         caller = await self._with_roles(caller)
         for name in list(self._topics):
             try:
-                await run_in_threadpool(check, self._services, caller, name)
+                await self._services.threads.run(caller, check, self._services, caller, name)
             except ServiceError as error:
-                self._topics.pop(name).listening.close()
+                self._topics.pop(name).leave()
                 await self._say({"topic": name, "error": error.message})
         return caller
 
@@ -363,7 +381,7 @@ class _Page:
         if not self._services.settings.roles:
             return caller
         assert caller.session_id is not None
-        return await run_in_threadpool(user_of_session, self._services, caller.session_id)
+        return await self._services.threads.run(caller, user_of_session, self._services, caller.session_id)
 
     async def _say(self, message: dict[str, Any]) -> None:
         await self._socket.send_text(json.dumps(message, separators=(",", ":")))

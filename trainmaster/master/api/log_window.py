@@ -6,13 +6,11 @@ import datetime as dt
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.log_shapes import LogBins, LogWindow, WindowLine
 from trainmaster.master.api.tasks import Filter
 from trainmaster.master.api.trial_views import log_line
-from trainmaster.master.db.request_context import worked
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import trials
@@ -52,8 +50,8 @@ async def log(
     all others."""
     if whole and before + after > MOST_WHOLE:
         raise Invalid(f"whole: at most {MOST_WHOLE} lines are read whole; ask for fewer before and after.")
-    await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
-    await run_in_threadpool(log_store.check, services.store, services.settings.limits, where)
+    await services.threads.run(caller, trials.task_with_allocations, services.store, task_id)
+    await services.threads.run(caller, log_store.check, services.store, services.settings.limits, where)
     place = LogPlace(
         find=_way(find, where.search_text),
         line_id=around if find == "" else start,
@@ -62,7 +60,6 @@ async def log(
         share=share,
     )
 
-    @worked
     def look() -> LogExcerpt:
         return log_window.read(
             services.store,
@@ -76,12 +73,10 @@ async def log(
             only_matches=onlyMatches,
         )
 
-    # A search takes a place of the caller's share, of which there are few.
     if where.search_text or place.find is not None:
-        async with services.shares.one_of((caller.user_id, "search"), services.settings.limits.searches, "searches"):
-            found = await run_in_threadpool(look)
+        found = await services.threads.search(caller, look)
     else:
-        found = await run_in_threadpool(look)
+        found = await services.threads.run(caller, look)
     return _shown(found, log_store.MAX_LINE * 2 if whole else LONGEST)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 from sqlalchemy import text
 
-from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
+from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices, stranger
 from trainmaster.master.api.parameters import Descending, Scheduled
 from trainmaster.master.api.policies import shown_message
 from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
@@ -53,7 +53,7 @@ class PoolsAnswer(Shape):
 
 
 @router.get("/info", tags=["master"])
-def info(services: UsesServices) -> dict[str, Any]:
+async def info(services: UsesServices) -> dict[str, Any]:
     settings = services.settings
     return {
         "version": API_VERSION,
@@ -66,8 +66,8 @@ def info(services: UsesServices) -> dict[str, Any]:
     }
 
 
-@router.get("/api/v1/health", tags=["master"])
-@router.get("/health", tags=["master"])
+@router.get("/api/v1/health", tags=["master"], dependencies=[Depends(stranger)])
+@router.get("/health", tags=["master"], dependencies=[Depends(stranger)])
 def health(services: UsesServices) -> JSONResponse:
     """Whether the database and the clusters answer: "up", "degraded" while some of the clusters do not, and "down",
     with status 503, without the database or without any cluster."""
@@ -96,7 +96,7 @@ def health(services: UsesServices) -> JSONResponse:
     return JSONResponse(shown, 200 if serving else 503)
 
 
-@router.get("/api/v1/master", tags=["master"])
+@router.get("/api/v1/master", tags=["master"], dependencies=[Depends(stranger)])
 def master(services: UsesServices) -> MasterAnswer:
     settings = services.settings
     return MasterAnswer(

@@ -17,12 +17,20 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from trainmaster.master.api import cookies
 from trainmaster.master.api.auth import LoginAnswer, LoginRequest, enter
-from trainmaster.master.api.dependencies import PAGE, Services, UserCaller, UsesServices, bearer, user_of
+from trainmaster.master.api.dependencies import (
+    PAGE,
+    Services,
+    Stranger,
+    UserCaller,
+    UsesServices,
+    bearer,
+    peer_of,
+    user_of,
+)
 from trainmaster.master.api.shapes import Body, Shape, User
 from trainmaster.master.services.access import identity, tickets
 from trainmaster.master.services.access.permissions import Permission
@@ -51,7 +59,7 @@ _PAGE = """<!doctype html>
 
 
 @router.get("/login", include_in_schema=False)
-def form(services: UsesServices, request: Request, to: str = HOME) -> HTMLResponse:
+def form(services: UsesServices, request: Request, _: Stranger, to: str = HOME) -> HTMLResponse:
     return _form(services, request, to)
 
 
@@ -94,7 +102,7 @@ class PostSession(LoginRequest):
 
 
 @router.get("/session")
-def session(request: Request, services: UsesServices) -> PageSession:
+def session(request: Request, services: UsesServices, _: Stranger) -> PageSession:
     """What the web page shows of the master and of its user; without a user before log-in."""
     try:
         caller = user_of(services, token) if (token := bearer(request)) else None
@@ -118,7 +126,9 @@ async def begin(request: Request, body: PostSession, services: UsesServices) -> 
     if request.headers.get(PAGE[0]) != PAGE[1]:
         raise Forbidden("This is for the master's own page, which must send X-Trainmaster: page.")
     if body.ticket:
-        token, user = await run_in_threadpool(tickets.enter, services.store, body.ticket, _origin(request))
+        token, user = await services.threads.check(
+            "", peer_of(request), tickets.enter, services.store, body.ticket, _origin(request)
+        )
         answer = LoginAnswer(token=token, user=User.of(user), client_mark="")
     else:
         answer = await enter(request, body, services, origin=_origin(request))

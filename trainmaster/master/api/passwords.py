@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.auth import counted
 from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer, in_header
@@ -44,7 +43,9 @@ async def change_password(
 
         await counted(request, services, caller.username, check)
     change = UserChange(password=Password(body.password, body.is_hashed), end_tokens=body.end_access_tokens)
-    row = await run_in_threadpool(users.patch, services.store, caller, user_id, change, token=bearer(request))
+    row = await services.threads.run(
+        caller, users.patch, services.store, caller, user_id, change, token=bearer(request)
+    )
     return UserAnswer(user=User.of(row))
 
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import APIRouter, FastAPI, Request, WebSocket
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 from websockets.typing import Subprotocol
 
 from trainmaster.master.api import cookies
-from trainmaster.master.api.dependencies import Services, UsesServices, in_header
+from trainmaster.master.api.dependencies import Services, UsesServices, in_header, peer_of
 from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.api.guard import SCOPE_KEY, Guard
 from trainmaster.master.api.origins import SERVICES
@@ -148,24 +147,37 @@ def _host(service: JobService) -> str:
 
 
 @router.api_route("/proxy/{service_id}", methods=METHODS, include_in_schema=False)
-def without_slash(service_id: str, request: Request) -> Response:
+async def without_slash(service_id: str, request: Request) -> Response:
     query = f"?{request.url.query}" if request.url.query else ""
     return RedirectResponse(f"/proxy/{service_id}/{query}", 308)
+
+
+async def _admitted(services: Services, connection: HTTPConnection, service_id: str) -> Visit:
+    """Raises Unauthenticated, Forbidden, NotFound."""
+    shown = in_header(connection) or "; ".join(cookies.shown(connection, cookies.PASS))
+    visit = await services.threads.check(shown, peer_of(connection), admit, services, connection, service_id)
+    if visit.caller is not None:
+        services.threads.remember(shown, visit.caller)
+    return visit
+
+
+async def _used(services: Services, service: JobService) -> None:
+    await services.threads.run_as(("service", service.owner_id), services.uses.note, services.store, service.task_id)
 
 
 @router.api_route("/proxy/{service_id}/{path:path}", methods=METHODS, include_in_schema=False)
 async def http(service_id: str, path: str, request: Request, services: UsesServices) -> Response:
     try:
-        visit = await run_in_threadpool(admit, services, request, service_id)
+        visit = await _admitted(services, request, service_id)
     except Unauthenticated as error:
-        return await run_in_threadpool(lead_in, services, request, service_id, error)
+        return await services.threads.check("", peer_of(request), lead_in, services, request, service_id, error)
     if visit.caller is not None and ticket_of(request) and request.method == "GET":
         return with_pass(services, request, service_id, visit.caller, asked_for(request))
     service = visit.service
     request.scope[SCOPE_KEY] = visit.behind
     if service.tcp:
         return envelope(426, "This service sends raw bytes: use a WebSocket.", headers={"Upgrade": "websocket"})
-    await run_in_threadpool(services.uses.note, services.store, service.task_id)
+    await _used(services, service)
     asked = _request(request, service, service_id)
     import httpx  # imported here: it takes a tenth of a second that only this needs
 
@@ -227,7 +239,7 @@ async def _pieces(answer: httpx.Response) -> AsyncIterator[bytes]:
 async def websocket(socket: WebSocket, service_id: str, path: str) -> None:
     services: Services = socket.app.state.services
     try:
-        visit = await run_in_threadpool(admit, services, socket, service_id)
+        visit = await _admitted(services, socket, service_id)
     except ServiceError as error:
         status = 401 if isinstance(error, Unauthenticated) else 404 if isinstance(error, NotFound) else 403
         await socket.send_denial_response(envelope(status, error.message))
@@ -236,7 +248,7 @@ async def websocket(socket: WebSocket, service_id: str, path: str) -> None:
     service = visit.service
 
     async def used() -> None:
-        await run_in_threadpool(services.uses.note, services.store, service.task_id)
+        await _used(services, service)
 
     await used()
     guard: Guard = socket.app.state.guard

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from trainmaster.master.db.request_context import CURRENT
 from trainmaster.master.services.access.request_shares import GONE
-from trainmaster.master.services.errors import TooSlow, Unavailable
+from trainmaster.master.services.errors import Disconnected, Unavailable
 
 LARGE = 8 * 2**10  # bytes of a body
 PLACES = 128  # a large report takes LARGE_PLACES of them, any other takes one
@@ -67,7 +67,7 @@ class ReportTurns:
             began = self._clock()
             try:
                 if CURRENT.get().gone:
-                    raise TooSlow(GONE)
+                    raise Disconnected(GONE)
                 yield
             finally:
                 self._over(places, self._clock() - began)

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
 from trainmaster.master.api.parameters import METRIC_TYPES, words
 from trainmaster.master.api.shapes import Body, Trial, rfc3339
-from trainmaster.master.api.streams import line_of
+from trainmaster.master.api.streams import line_of, period_of, with_errors
 from trainmaster.master.api.waiting import NOTHING, waiting
+from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import trials
@@ -27,7 +27,6 @@ from trainmaster.master.services.metrics.series import Named, Point, Stretch
 router = APIRouter(prefix="/api/v1", tags=["metrics"])
 Json = dict[str, Any]
 CHECK_PERIOD = 2.0  # seconds between two reads for a client that follows the profiler
-PERIOD = 30.0  # seconds between two reads of a stream, unless the caller asks for another period
 
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
 Count = Annotated[int, Query(ge=0, le=series.MOST_POINTS)]
@@ -101,7 +100,7 @@ async def batches(
         seen.update(fresh)
         return ({"batches": fresh} if fresh else None), live
 
-    return _preceded_by({"batches": []}, await _looking(services, look, period))
+    return _preceded_by({"batches": []}, await _looking(services, caller, look, period))
 
 
 @router.get("/experiments/{experiment_id}/metrics-stream/trials-sample")
@@ -136,7 +135,7 @@ async def trials_sample(
         return (message if trials or demoted else None), live
 
     empty: Json = {"trials": [], "promotedTrials": [], "demotedTrials": []}
-    return _preceded_by(empty, await _looking(services, look, period))
+    return _preceded_by(empty, await _looking(services, caller, look, period))
 
 
 @router.get("/experiments/{experiment_id}/metrics-stream/trials-snapshot")
@@ -164,7 +163,7 @@ async def trials_snapshot(
         before[:] = [message]
         return (message if trials else None), live
 
-    return _preceded_by({"trials": []}, await _looking(services, look, period))
+    return _preceded_by({"trials": []}, await _looking(services, caller, look, period))
 
 
 @router.get("/trials/time-series", response_class=JSONResponse)
@@ -238,23 +237,29 @@ def _preceded_by(message: Json, stream: StreamingResponse) -> StreamingResponse:
 
 
 async def _looking(
-    services: Services, look: Callable[[], tuple[Json | None, bool]], period: float
+    services: Services, caller: Caller, look: Callable[[], tuple[Json | None, bool]], period: float
 ) -> StreamingResponse:
     """A message for each read that finds something new, until nothing can follow. The first read is made before
     the response begins, so that an error in the request gets its status."""
-    message, live = await run_in_threadpool(look)
+
+    def read() -> tuple[bytes, bool]:
+        found, more = look()
+        return b"" if found is None else line_of(found), more
+
+    period = period_of(services.settings.limits, period)
+    line, live = await services.threads.run(caller, read)
 
     async def body() -> AsyncIterator[bytes]:
-        found, more = message, live
-        with waiting(services.wakeups, NOTHING, period=period or PERIOD) as turn:
+        found, more = line, live
+        with waiting(services.wakeups, NOTHING, period=period) as turn:
             while True:
-                if found is not None:
-                    yield line_of(found)
+                if found:
+                    yield found
                 if not more or not await turn.again():
                     return
-                found, more = await run_in_threadpool(look)
+                found, more = await services.threads.run(caller, read)
 
-    return StreamingResponse(body(), media_type="application/json")
+    return StreamingResponse(with_errors(body()), media_type="application/json")
 
 
 # -- files --------------------------------------------------------------------------------------------------------
@@ -306,7 +311,7 @@ async def profiler_series(
         seen[:] = found
         return {"labels": [_labels(trial_id, one) for one in found]}, live
 
-    return await _looking(services, look, CHECK_PERIOD)
+    return await _looking(services, caller, look, CHECK_PERIOD)
 
 
 @router.get("/trials/{trial_id}/profiler/metrics")
@@ -324,23 +329,29 @@ async def profiler_metrics(
     def fits(one: Series) -> bool:
         return name in ("", one.name) and agent in ("", one.agent) and gpu in ("", one.gpu)
 
-    live = await run_in_threadpool(_lives, services, trial_id)  # raises NotFound
+    live = await services.threads.run(caller, _lives, services, trial_id)  # raises NotFound
+    sent: dict[Series, int] = {}
+
+    def read() -> list[bytes]:
+        lines = []
+        for one, measured in profiler.read(services.store, trial_id).items():
+            first = sent.get(one, 0)
+            if fits(one) and len(measured.values) > first:
+                sent[one] = len(measured.values)
+                lines.append(line_of({"batch": _batch(trial_id, one, measured, first)}))
+        return lines
 
     async def body() -> AsyncIterator[bytes]:
-        sent: dict[Series, int] = {}
         more = live
         with waiting(services.wakeups, NOTHING, period=CHECK_PERIOD) as turn:
             while True:
-                for one, measured in (await run_in_threadpool(profiler.read, services.store, trial_id)).items():
-                    first = sent.get(one, 0)
-                    if fits(one) and len(measured.values) > first:
-                        sent[one] = len(measured.values)
-                        yield line_of({"batch": _batch(trial_id, one, measured, first)})
+                for line in await services.threads.run(caller, read):
+                    yield line
                 if not (follow and more) or not await turn.again():
                     return
-                more = await run_in_threadpool(_lives, services, trial_id)
+                more = await services.threads.run(caller, _lives, services, trial_id)
 
-    return StreamingResponse(body(), media_type="application/json")
+    return StreamingResponse(with_errors(body()), media_type="application/json")
 
 
 def _lives(services: Services, trial_id: int) -> bool:

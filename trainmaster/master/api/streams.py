@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from starlette.concurrency import run_in_threadpool
-
+from trainmaster.config.limits import Limits
+from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.error_envelope import stream_error
 from trainmaster.master.api.waiting import waiting
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.errors import Invalid, ServiceError
 from trainmaster.master.services.experiments import trials
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.store import Store, Wakeups
 
 PAGE = 2000  # log lines read at once
+PERIOD = 30.0  # seconds between two reads of a stream, unless the caller asks for another period
 
-ReadLines = Callable[[int, int, bool], Awaitable[list[log_store.StoredLine]]]
+
+class LogPage(NamedTuple):
+    """Lines of a log as they are sent, and the id of the last one."""
+
+    content: bytes
+    lines: int
+    last_id: int
+
+
+ReadPage = Callable[[int, int, bool], Awaitable[LogPage]]
 """Lines with ids above one, at most so many, the newest first or last."""
 
 
@@ -23,22 +36,48 @@ def line_of(message: dict[str, Any]) -> bytes:
     return json.dumps({"result": message}, separators=(",", ":")).encode() + b"\n"
 
 
+async def with_errors(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """A stream whose last line says what has ended it, if that was an error: its status has been sent long ago."""
+    try:
+        async for line in lines:
+            yield line
+    except (ServiceError, *DATABASE_UNAVAILABLE) as error:
+        yield stream_error(error)
+
+
+def period_of(limits: Limits, wanted: float) -> float:
+    """Seconds between two reads of a stream whose caller wants so many; 0: as many as usual. Raises Invalid."""
+    if wanted == 0:
+        return max(PERIOD, limits.stream_period)
+    if not wanted >= limits.stream_period:
+        raise Invalid(
+            f"periodSeconds: a stream is read every {limits.stream_period} s at most (limits.stream_period), not every "
+            f"{wanted:g} s. Ask for more, or for 0, which means {PERIOD:g} s."
+        )
+    return wanted
+
+
 def lines_of(messages: Iterable[dict[str, Any]]) -> Iterator[bytes]:
     return (line_of(message) for message in messages)
 
 
 async def log_fields(
-    store: Store, wakeups: Wakeups, tasks: Sequence[str], *, follow: bool
+    services: Services, caller: Caller, tasks: Sequence[str], *, follow: bool
 ) -> AsyncIterator[dict[str, list[Any]]]:
     """The values that tasks' lines can be filtered by; with `follow` again when the last task has more."""
+
+    def read() -> tuple[dict[str, list[Any]], bool]:
+        over = trials.is_over(services.store, tasks[-1])
+        found: dict[str, list[Any]] = {}
+        for name in tasks:
+            for field, values in log_store.fields(services.store, name).items():
+                found[field] = sorted({*found.get(field, ()), *values})
+        return found, over
+
     said: dict[str, list[Any]] | None = None
-    with waiting(wakeups, f"task:{tasks[-1]}") as turn:
+    with waiting(services.wakeups, f"task:{tasks[-1]}") as turn:
         while True:
-            over = await run_in_threadpool(trials.is_over, store, tasks[-1])
-            found: dict[str, list[Any]] = {}
-            for name in tasks:
-                for field, values in (await run_in_threadpool(log_store.fields, store, name)).items():
-                    found[field] = sorted({*found.get(field, ()), *values})
+            found, over = await services.threads.run(caller, read)
             if found != said:
                 yield found
                 said = found
@@ -46,24 +85,24 @@ async def log_fields(
                 return
 
 
-async def log_lines(
-    read: ReadLines, store: Store, wakeups: Wakeups, task_id: str, *, limit: int, follow: bool, newest: bool
-) -> AsyncIterator[log_store.StoredLine]:
+async def log_pages(
+    services: Services, caller: Caller, read: ReadPage, task_id: str, *, limit: int, follow: bool, newest: bool
+) -> AsyncIterator[bytes]:
     """Lines, read by `read`; `follow` continues until the task is over and everything has been read."""
     last, sent = 0, 0
-    with waiting(wakeups, f"task:{task_id}") as turn:
+    with waiting(services.wakeups, f"task:{task_id}") as turn:
         while True:
-            over = await run_in_threadpool(trials.is_over, store, task_id)
+            over = await services.threads.run(caller, trials.is_over, services.store, task_id)
             room = PAGE if limit <= 0 else min(PAGE, limit - sent)
-            lines = await read(last, room, newest)
-            for line in lines:
-                yield line
-            sent += len(lines)
+            page = await read(last, room, newest)
+            if page.lines:
+                yield page.content
+            sent += page.lines
             if newest or 0 < limit <= sent:
                 return
-            if lines:
-                last = lines[-1].id
-            if len(lines) == room:
+            if page.lines:
+                last = page.last_id
+            if page.lines == room:
                 continue
             # Whether it is over was checked before reading: no lines followed these.
             if not follow or over or not await turn.again():

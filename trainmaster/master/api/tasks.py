@@ -10,19 +10,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 from pydantic.alias_generators import to_camel
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
-from trainmaster.master.api.error_envelope import stream_error
 from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.record_shapes import log_line
 from trainmaster.master.api.shapes import Allocation, Shape, rfc3339
-from trainmaster.master.api.streams import ReadLines, line_of, log_fields, log_lines
-from trainmaster.master.db.request_context import worked
-from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.api.streams import LogPage, ReadPage, line_of, log_fields, log_pages, with_errors
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.experiments import trials
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC
@@ -79,8 +74,8 @@ async def task_logs(
     limit: int = 0,
     follow: bool = False,
 ) -> StreamingResponse:
-    await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
-    await run_in_threadpool(log_store.check, services.store, services.settings.limits, where)
+    await services.threads.run(caller, trials.task_with_allocations, services.store, task_id)
+    await services.threads.run(caller, log_store.check, services.store, services.settings.limits, where)
     return await _stream(services, caller, [task_id], where, limit, follow, bool(descending), {})
 
 
@@ -94,8 +89,8 @@ async def trial_logs(
     limit: int = 0,
     follow: bool = False,
 ) -> StreamingResponse:
-    tasks = await run_in_threadpool(trials.tasks_of_trial, services.store, trial_id)
-    await run_in_threadpool(log_store.check, services.store, services.settings.limits, where)
+    tasks = await services.threads.run(caller, trials.tasks_of_trial, services.store, trial_id)
+    await services.threads.run(caller, log_store.check, services.store, services.settings.limits, where)
     return await _stream(services, caller, tasks, where, limit, follow, bool(descending), {"trialId": trial_id})
 
 
@@ -103,28 +98,26 @@ async def trial_logs(
 async def task_log_fields(
     task_id: str, services: UsesServices, caller: UserCaller, follow: bool = False
 ) -> StreamingResponse:
-    await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
-    return _fields(services, [task_id], follow)
+    await services.threads.run(caller, trials.task_with_allocations, services.store, task_id)
+    return _fields(services, caller, [task_id], follow)
 
 
 @router.get("/trials/{trial_id}/logs/fields")
 async def trial_log_fields(
     trial_id: int, services: UsesServices, caller: UserCaller, follow: bool = False
 ) -> StreamingResponse:
-    return _fields(services, await run_in_threadpool(trials.tasks_of_trial, services.store, trial_id), follow)
+    tasks = await services.threads.run(caller, trials.tasks_of_trial, services.store, trial_id)
+    return _fields(services, caller, tasks, follow)
 
 
-def _fields(services: UsesServices, tasks: Sequence[str], follow: bool) -> StreamingResponse:
+def _fields(services: UsesServices, caller: Caller, tasks: Sequence[str], follow: bool) -> StreamingResponse:
     """The values that tasks' lines can be filtered by; with `follow` again whenever the last task has more."""
 
     async def body() -> AsyncIterator[bytes]:
-        try:
-            async for found in log_fields(services.store, services.wakeups, tasks, follow=follow):
-                yield line_of({to_camel(name): values for name, values in found.items()})
-        except (ServiceError, *DATABASE_UNAVAILABLE) as error:
-            yield stream_error(error)
+        async for found in log_fields(services, caller, tasks, follow=follow):
+            yield line_of({to_camel(name): values for name, values in found.items()})
 
-    return StreamingResponse(body(), media_type="application/json")
+    return StreamingResponse(with_errors(body()), media_type="application/json")
 
 
 async def _stream(
@@ -138,30 +131,26 @@ async def _stream(
     extra: Json,
 ) -> StreamingResponse:
     """An error in reading the first lines is answered as for any request; a later one is the stream's last line."""
-    read = _reading(services, caller, tasks, where)
-    lines = log_lines(
-        read, services.store, services.wakeups, tasks[-1], limit=limit, follow=follow, newest=newest_first
-    )
-    first = None if follow else await anext(lines, None)
+    read = _reading(services, caller, tasks, where, extra)
+    pages = log_pages(services, caller, read, tasks[-1], limit=limit, follow=follow, newest=newest_first)
+    first = None if follow else await anext(pages, None)
 
     async def body() -> AsyncIterator[bytes]:
         if first is not None:
-            yield line_of(log_line(first) | extra)
-        try:
-            async for line in lines:
-                yield line_of(log_line(line) | extra)
-        except (ServiceError, *DATABASE_UNAVAILABLE) as error:
-            yield stream_error(error)
+            yield first
+        async for page in pages:
+            yield page
 
-    return StreamingResponse(body(), media_type="application/json")
+    return StreamingResponse(with_errors(body()), media_type="application/json")
 
 
-def _reading(services: UsesServices, caller: Caller, tasks: Sequence[str], where: log_store.LogFilter) -> ReadLines:
+def _reading(
+    services: UsesServices, caller: Caller, tasks: Sequence[str], where: log_store.LogFilter, extra: Json
+) -> ReadPage:
     """How lines are read: a search takes a place of the caller's share, of which there are few."""
 
-    async def read(after_id: int, room: int, newest_first: bool) -> list[log_store.StoredLine]:
-        @worked
-        def look() -> list[log_store.StoredLine]:
+    async def read(after_id: int, room: int, newest_first: bool) -> LogPage:
+        def look() -> LogPage:
             found: list[log_store.StoredLine] = []
             for name in tasks:
                 found += log_store.read(
@@ -169,12 +158,13 @@ def _reading(services: UsesServices, caller: Caller, tasks: Sequence[str], where
                 )
             if len(tasks) > 1:
                 found.sort(key=lambda line: line.id, reverse=newest_first)
-            return found[:room]
+            found = found[:room]
+            content = b"".join(line_of(log_line(line) | extra) for line in found)
+            return LogPage(content, len(found), found[-1].id if found else after_id)
 
-        if not where.search_text:
-            return await run_in_threadpool(look)
-        async with services.shares.one_of((caller.user_id, "search"), services.settings.limits.searches, "searches"):
-            return await run_in_threadpool(look)
+        if where.search_text:
+            return await services.threads.search(caller, look)
+        return await services.threads.run(caller, look)
 
     return read
 

@@ -13,7 +13,7 @@ from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller,
 from trainmaster.master.api.parameters import METRIC_TYPES, CheckpointStates, Descending, sort_key, words
 from trainmaster.master.api.record_shapes import metrics_report, metrics_workload
 from trainmaster.master.api.shapes import Checkpoint, Pagination, Shape, Trial, checkpoint_workload, rfc3339
-from trainmaster.master.api.streams import lines_of
+from trainmaster.master.api.streams import lines_of, with_errors
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.experiments import experiments, trials
 from trainmaster.master.services.metrics import metric_reports
@@ -43,7 +43,7 @@ def trial_metrics(
     group: str = "",
 ) -> StreamingResponse:
     trials.check_all(services.store, caller, trial_ids)
-    return _metrics(services, trial_ids, group or None)
+    return _metrics(services, caller, trial_ids, group or None)
 
 
 @router.get("/api/v1/trials/metrics/training_metrics")
@@ -51,7 +51,7 @@ def training_metrics(
     services: UsesServices, caller: UserCaller, trial_ids: Annotated[list[int], Query(alias="trialIds")]
 ) -> StreamingResponse:
     trials.check_all(services.store, caller, trial_ids)
-    return _metrics(services, trial_ids, "training")
+    return _metrics(services, caller, trial_ids, "training")
 
 
 @router.get("/api/v1/trials/metrics/validation_metrics")
@@ -59,10 +59,10 @@ def validation_metrics(
     services: UsesServices, caller: UserCaller, trial_ids: Annotated[list[int], Query(alias="trialIds")]
 ) -> StreamingResponse:
     trials.check_all(services.store, caller, trial_ids)
-    return _metrics(services, trial_ids, "validation")
+    return _metrics(services, caller, trial_ids, "validation")
 
 
-def _metrics(services: UsesServices, trial_ids: list[int], group: str | None) -> StreamingResponse:
+def _metrics(services: UsesServices, caller: UserCaller, trial_ids: list[int], group: str | None) -> StreamingResponse:
     def messages() -> Iterator[Json]:
         batch: list[Json] = []
         for report in metric_reports.stream(services.store, trial_ids, group):
@@ -73,7 +73,8 @@ def _metrics(services: UsesServices, trial_ids: list[int], group: str | None) ->
         if batch:
             yield {"metrics": batch}
 
-    return StreamingResponse(lines_of(messages()), media_type="application/json")
+    pieces = services.threads.pieces(caller, lines_of(messages()))
+    return StreamingResponse(with_errors(pieces), media_type="application/json")
 
 
 @router.get("/api/v1/trials/{trial_id}")

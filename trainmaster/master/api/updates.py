@@ -17,7 +17,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy import ColumnElement
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
@@ -26,6 +25,7 @@ from trainmaster.master.api.dependencies import (
     UserCaller,
     bearer,
     in_header,
+    peer_of,
     same_page,
     user_of,
     user_of_session,
@@ -107,7 +107,7 @@ def without_websocket(_: UserCaller) -> None:
 async def follow(socket: WebSocket) -> None:
     services: Services = socket.app.state.services
     try:
-        caller = await run_in_threadpool(_admit, services, socket)
+        caller = await services.threads.check(in_header(socket), peer_of(socket), _admit, services, socket)
     except (ServiceError, *DATABASE_UNAVAILABLE) as error:
         status, sentence = explained(error)
         note_refusal(socket, sentence)
@@ -147,7 +147,7 @@ class _Session:
     def __init__(self, socket: WebSocket, services: Services, caller: Caller) -> None:
         assert caller.session_id is not None  # a user's
         self._socket, self._services = socket, services
-        self._session_id, self._name = caller.session_id, caller.username
+        self._caller, self._session_id, self._name = caller, caller.session_id, caller.username
         self._asked: asyncio.Queue[Opening] = asyncio.Queue(1)  # a client that sends faster than we answer waits
         self._followers: list[tuple[_Words, Follower]] = []
         self._over: tuple[int, str] | None = None
@@ -182,24 +182,25 @@ class _Session:
         opening = None if self._asked.empty() else self._asked.get_nowait()
         if opening is None and not self._followers:
             return
-        caller = await run_in_threadpool(user_of_session, self._services, self._session_id)
-        await run_in_threadpool(updates.give_numbers, self._services.store)
+        threads = self._services.threads
+        caller = await threads.run(self._caller, user_of_session, self._services, self._session_id)
+        await threads.run(caller, updates.give_numbers, self._services.store)
         if opening is None:
             await self._send_changes(caller)
             return
-        self._followers = await run_in_threadpool(_followers, self._services, opening)
+        self._followers = await threads.run(caller, _followers, self._services, opening)
         await self._say({"sync_id": opening.sync_id, "complete": False})
         await self._send_changes(caller)
         await self._say({"sync_id": opening.sync_id, "complete": True})
 
     async def _send_changes(self, caller: Caller) -> None:
-        store = self._services.store
+        store, threads = self._services.store, self._services.threads
         for words, follower in self._followers:
-            gone = await run_in_threadpool(follower.look, store, caller)
+            gone = await threads.run(caller, follower.look, store, caller)
             if gone:
                 await self._say({words.deleted: str(gone)})
             batches = follower.changed(store, caller)
-            while (some := await run_in_threadpool(next, batches, None)) is not None:
+            while (some := await threads.run(caller, next, batches, None)) is not None:
                 for found in some:
                     entry = words.write(found.row, found.workspace_id)
                     await self._say({words.upserted: {**entry, "seq": found.seq}})

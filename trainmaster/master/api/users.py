@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer
@@ -239,7 +238,9 @@ async def set_password(user_id: int, request: Request, services: UsesServices, c
     if not isinstance(text, str):
         raise Invalid("The body must be the new password, as a JSON string.")
     change = UserChange(password=Password(text, True))
-    row = await run_in_threadpool(users.patch, services.store, caller, user_id, change, token=bearer(request))
+    row = await services.threads.run(
+        caller, users.patch, services.store, caller, user_id, change, token=bearer(request)
+    )
     return UserAnswer(user=User.of(row))
 
 

@@ -23,11 +23,11 @@ from string import Template
 from typing import Any
 from urllib.parse import quote, unquote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from trainmaster.master.api import cookies
-from trainmaster.master.api.dependencies import UsesServices
+from trainmaster.master.api.dependencies import UsesServices, stranger
 from trainmaster.master.services.errors import NotFound
 
 router = APIRouter(include_in_schema=False)
@@ -183,16 +183,16 @@ FILES = Files(FOLDER)
 
 
 @router.get("/")
-def home() -> RedirectResponse:
+async def home() -> RedirectResponse:
     return RedirectResponse("ui/")
 
 
 @router.get("/ui")
-def start() -> RedirectResponse:
+async def start() -> RedirectResponse:
     return RedirectResponse("ui/")
 
 
-@router.get("/ui/a/{mark}/{name:path}")
+@router.get("/ui/a/{mark}/{name:path}", dependencies=[Depends(stranger)])
 def file(mark: str, name: str, request: Request) -> Response:
     tree = FILES.tree()
     found = tree.files.get(name)
@@ -205,7 +205,7 @@ def file(mark: str, name: str, request: Request) -> Response:
     return Response(found.packed if packed else found.content, headers=headers, media_type=found.kind)
 
 
-@router.get("/ui/{path:path}")
+@router.get("/ui/{path:path}", dependencies=[Depends(stranger)])
 def page(path: str, request: Request, services: UsesServices) -> HTMLResponse:
     tree = FILES.tree()
     # As a browser counts: an encoded slash separates nothing.

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
+from trainmaster.master.services.allocations import barriers
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.experiments import unmanaged
 from trainmaster.master.services.files.user_files import UserFiles
@@ -52,6 +53,7 @@ class Janitor:
                     "applying checkpoint policies": lambda: checkpoint_gc.collect(store, retries),
                     "cleaning up logs": self._clean_up_logs,
                     "giving up silent trials": lambda: unmanaged.give_up_silent(store, settings, retries),
+                    "removing entries of barriers": lambda: barriers.remove_of_ended(store),
                     "ending idle tasks": lambda: idle.end_unused(store, settings, retries),
                 },
             ),

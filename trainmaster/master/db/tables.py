@@ -330,7 +330,8 @@ class Allocation(Base):
     exit_code: Mapped[int | None]
     exit_text: Mapped[str] = mapped_column(default="")
     collected: Mapped[bool] = mapped_column(default=False)  # job folder read and removed
-    accelerators: Mapped[list[Json] | None]  # devices that Determined's harness reports, by container
+    # Devices that Determined's harness reports, by container. Only their own endpoint reads them.
+    accelerators: Mapped[list[Json] | None] = mapped_column(deferred=True)
     ready: Mapped[bool | None]  # whether a service in it has reported ready; None: there is none to wait for
     proxy: Mapped[Json | None]  # where that service listens: {"address", "port", "user"}
     created_at: Mapped[Time] = _now()
@@ -369,16 +370,22 @@ class AllocationNode(Base):
 
 
 class BarrierEntry(Base):
-    """One peer's contribution to a barrier; kept with the allocation, so that a retry gets the same answer."""
+    """One peer's contribution to a barrier; kept until the next barrier is complete, so that a retry gets the same
+    answer."""
 
     __tablename__ = "gatherings"
     id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     allocation_id: Mapped[str] = mapped_column(ForeignKey("allocations.id", ondelete="CASCADE"))
     kind: Mapped[str]
+    number: Mapped[int] = mapped_column(default=0, server_default="0")  # of the barrier, among those of its kind
     request_uuid: Mapped[str]
     data: Mapped[Json]
+    size: Mapped[int] = mapped_column(default=0, server_default="0")  # bytes of `data`
 
-    __table_args__ = (Index("uq_gatherings_request", "allocation_id", "kind", "request_uuid", unique=True),)
+    __table_args__ = (
+        Index("uq_gatherings_request", "allocation_id", "kind", "request_uuid", unique=True),
+        Index("ix_gatherings_number", "allocation_id", "kind", "number"),
+    )
 
 
 class ReportStream(Base):

@@ -81,6 +81,18 @@ def is_here(address: Address) -> bool:
         return seen(str(probe.getsockname()[0])) == str(address)  # a route to this machine itself starts where it ends
 
 
+def network(peer: str) -> str:
+    """What counts as one sender beside its address, as a connection's other end has it: whoever has an IPv6 address has
+    all of its /64, and every account of this machine has all of the machine's own addresses."""
+    try:
+        found = ipaddress.ip_address(seen(peer))
+    except ValueError:
+        return peer
+    if is_here(found):
+        return "this machine"
+    return str(found) if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))
+
+
 def is_public(address: Address) -> bool:
     """Whether the address is on the internet, and not this machine's."""
     return address.is_global and not is_nobody(address) and not is_here(address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from trainmaster.config.limits import Limits, in_force
 from trainmaster.master.services.errors import Invalid
 
+LONGEST_PATH = 4096  # characters
 _LEAVES = (str, float, int, type(None))  # asked first: to know a Mapping takes long
 
 
@@ -45,9 +46,48 @@ def check_length(text: str, key: str, what: str) -> None:
 def check_metadata(kept: Mapping[str, Any]) -> None:
     """All that is kept as metadata of one thing. Raises Invalid."""
     check_tree(kept, "The metadata")
-    most, size = in_force().metadata * 2**20, len(json.dumps(kept))
+    _check_size(kept, "The metadata", "metadata", 2**20)
+
+
+def check_value(value: object, what: str) -> None:
+    """JSON of a request that has no limit of its own. Raises Invalid."""
+    check_tree(value, what)
+    _check_size(value, what, "value", 2**10)
+
+
+def check_entry(data: Mapping[str, Any], what: str) -> int:
+    """What a job says beside its reports; returns its bytes. Raises Invalid."""
+    check_tree(data, what)
+    return _check_size(data, what, "job_entry", 2**10)
+
+
+def check_entries(what: str, count: int, size: int, more: int) -> None:
+    """Whether an attempt that keeps so many entries with so many bytes may keep one with `more`. Raises Invalid."""
+    limits = in_force()
+    if excess := limits.over("job_entries", count + 1, f"{what} have {{}} entries"):
+        raise Invalid(excess)
+    if size + more > limits.job_state * 2**20:
+        raise Invalid(limits.excess("job_state", f"{what} take {{}} bytes (limits are in MB)", size + more))
+
+
+def check_files(paths: Collection[str]) -> None:
+    """The files of a checkpoint. Raises Invalid."""
+    if excess := in_force().over("checkpoint_files", len(paths), "The checkpoint has {} files"):
+        raise Invalid(excess)
+    longest = max(paths, key=len, default="")
+    if len(longest) > LONGEST_PATH:
+        raise Invalid(
+            f"A file of the checkpoint has a path of {len(longest)} characters ({longest:.40} ...); at most "
+            f"{LONGEST_PATH} are allowed, as on Linux."
+        )
+
+
+def _check_size(value: object, what: str, key: str, unit: int) -> int:
+    limits = in_force()
+    most, size = getattr(limits, key) * unit, len(json.dumps(value))
     if size > most:
-        raise Invalid(in_force().excess("metadata", f"The metadata takes {{}} bytes, and {most} is the most", size))
+        raise Invalid(limits.excess(key, f"{what} takes {{}} bytes, and {most} is the most", size))
+    return size
 
 
 def check_count(session: Session, key: str, what: str, *where: ColumnElement[bool]) -> None:

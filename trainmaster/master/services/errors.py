@@ -95,5 +95,9 @@ class TooSlow(ServiceError):
     pass
 
 
+class Disconnected(TooSlow):
+    """The client has disconnected; nobody reads this."""
+
+
 class Busy(ServiceError):
     pass

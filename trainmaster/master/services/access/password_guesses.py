@@ -1,7 +1,7 @@
 """Rate limit against password guessing.
 
-It counts failed attempts: for a name from an address, for a name from anywhere, and from an address under any name.
-Each count is free up to a number; beyond it every attempt doubles a wait. The second and third count never affect a
+It counts failed attempts: for a name from an address, for a name from anywhere, and from an address and from a network
+under any name. Each count is free up to a number; beyond it every attempt doubles a wait. Only the first one affects a
 user who has logged in under this name from this address before.
 
 An address does not distinguish a guesser from the person whose password is guessed: a login node and a portal share
@@ -22,6 +22,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from trainmaster.master.services import addresses
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class BackoffRule:
 PAIR = BackoffRule(5, 300.0)
 NAME = BackoffRule(30, 60.0)
 ADDRESS = BackoffRule(100, 30.0)
+NETWORK = BackoffRule(300, 30.0)
 
 
 @dataclass
@@ -81,6 +84,11 @@ class PasswordGuesses:
                     log.warning("attempts to log in as %r from %s are held back", name, address)
             return 0.0
 
+    def knows(self, name: str, address: str, mark: str = "") -> bool:
+        """Whether the client has logged in under this name before."""
+        with self._lock:
+            return bool(mark) or (name, address) in self._good
+
     def succeeded(self, name: str, address: str, mark: str = "") -> None:
         """Marks the attempt as successful."""
         with self._lock:
@@ -106,7 +114,8 @@ class PasswordGuesses:
             return {(name, f"mark {mark}"): PAIR}
         if (name, address) in self._good:
             return {(name, address): PAIR}
-        return {(name, address): PAIR, (name, ""): NAME, ("", address): ADDRESS}
+        whole = ("", f"network {addresses.network(address)}")
+        return {(name, address): PAIR, (name, ""): NAME, ("", address): ADDRESS, whole: NETWORK}
 
     def _left(self, key: Key, rule: BackoffRule, now: float) -> float:
         count = self._counts.get(key)

@@ -17,12 +17,14 @@ from contextlib import asynccontextmanager
 from itertools import islice
 
 from trainmaster.master.db.request_context import BACKGROUND, CURRENT
-from trainmaster.master.services.errors import Busy, TooSlow, Unavailable
+from trainmaster.master.services.errors import Busy, Disconnected, Unavailable
 
 THIRD = 1 / 3
 FREE = 0.5  # processor seconds that cause no wait
 LONGEST_REST = 5.0
 CHECK_PERIOD = 0.25  # seconds between a waiter's checks of whether its client is still connected
+LONGEST_CHECK = 2.0  # the same once it has waited long
+REFUSED_AFTER = 1.0  # seconds: clients that are refused at once ask again at once
 TOGETHER = 3.0  # seconds after a request for which its user counts as present
 MOST_KNOWN = 10_000
 GONE = "Whoever asked this has gone."
@@ -40,40 +42,55 @@ class Shares:
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
-    async def one_of(self, key: tuple[Hashable, Hashable], most: int, limit: str) -> AsyncIterator[None]:
-        """Holds one of `most` places of `key`, a user (or a job) and a purpose, in the block. `limit` names the
-        configuration's key.
+    async def one_of(
+        self, key: tuple[Hashable, Hashable], most: int, limit: str, *, patient: bool = False
+    ) -> AsyncIterator[None]:
+        """Holds one of `most` places of `key`, a user (or a job) and a purpose, in the block, and counts the block's
+        work as the user's. `limit` names the configuration's key.
 
-        Raises Busy when too many wait already, TooSlow when the client has disconnected."""
-        await self._take(key, most, limit)
-        try:
+        Raises Busy when too many wait already, unless it is `patient`; TooSlow when the client has disconnected."""
+        async with self.place(key, most, limit, patient=patient):
             context = CURRENT.get()
             if context.counted:
                 yield
                 return
-            async with self._counted(key[0]):
+            async with self._counted(key):
                 if context.gone:
-                    raise TooSlow(GONE)
+                    raise Disconnected(GONE)
                 context.counted = context is not BACKGROUND
-                yield
+                try:
+                    yield
+                finally:
+                    context.counted = False
+
+    @asynccontextmanager
+    async def place(self, key: Hashable, most: int, limit: str, *, patient: bool = False) -> AsyncIterator[None]:
+        """Like `one_of`, without counting the block's work."""
+        await self._take(key, most, limit, patient=patient)
+        try:
+            yield
         finally:
             self._leave(key)
 
     @asynccontextmanager
-    async def _counted(self, user: Hashable) -> AsyncIterator[None]:
-        """Counts the block's work as the user's. A user with a debt waits before it, one request after the other."""
+    async def _counted(self, key: tuple[Hashable, Hashable]) -> AsyncIterator[None]:
+        """Counts the block's work as the user's. A user with a debt waits before it, one request of a kind after the
+        other."""
+        user = key[0]
         async with contextlib.AsyncExitStack() as until_over:
             if not self._alone(user) and self._debt(user):
-                await until_over.enter_async_context(self._after_a_rest(user))
+                await until_over.enter_async_context(self._after_a_rest(user, key, patient=True))
             try:
                 yield
             finally:
-                self.charge(user, CURRENT.get().worked)
+                context = CURRENT.get()
+                self.charge(user, context.worked)
+                context.worked = 0.0  # a stream is counted look by look
 
     async def rest(self, user: Hashable) -> None:
         """Called before a large body of a user is received: a user with a debt waits."""
         if not self._alone(user) and self._debt(user):
-            async with self._after_a_rest(user):
+            async with self._after_a_rest(user, (user, "body"), patient=False):
                 pass
 
     def charge(self, user: Hashable, seconds: float) -> None:
@@ -102,18 +119,16 @@ class Shares:
         return max(0.0, self._paid.get(user, at) - at - FREE / THIRD)
 
     @asynccontextmanager
-    async def _after_a_rest(self, user: Hashable) -> AsyncIterator[None]:
-        """Waits until this user's debt is paid, one request of the user at a time."""
-        key = (user, "debt")
-        await self._take(key, 1, "share")
-        try:
+    async def _after_a_rest(
+        self, user: Hashable, kind: tuple[Hashable, Hashable], *, patient: bool
+    ) -> AsyncIterator[None]:
+        """Waits until this user's debt is paid, one request of a kind at a time."""
+        async with self.place((*kind, "debt"), 1, "share", patient=patient):
             until = time.monotonic() + min(self._debt(user), LONGEST_REST)
             while (left := until - time.monotonic()) > 0:
                 self._check()
                 await asyncio.sleep(min(left, CHECK_PERIOD))
             yield
-        finally:
-            self._leave(key)
 
     def close(self) -> None:
         """Ends all waits: the master is stopping."""
@@ -124,17 +139,18 @@ class Shares:
         if self._closed:
             raise Unavailable("The master is stopping; try again in a moment.")
         if CURRENT.get().gone:
-            raise TooSlow(GONE)
+            raise Disconnected(GONE)
 
-    async def _take(self, key: Hashable, most: int, limit: str) -> None:
+    async def _take(self, key: Hashable, most: int, limit: str, *, patient: bool) -> None:
         if self._held[key] < most:
             self._held[key] += 1
         else:
-            await self._turn(key, limit)
+            await self._turn(key, limit, patient=patient)
 
-    async def _turn(self, key: Hashable, limit: str) -> None:
+    async def _turn(self, key: Hashable, limit: str, *, patient: bool) -> None:
         queue = self._queues.setdefault(key, deque())
-        if len(queue) >= self._most_waiting:
+        if not patient and len(queue) >= self._most_waiting:
+            await asyncio.sleep(REFUSED_AFTER)
             raise Busy(
                 f"{len(queue)} requests of yours wait already, and no more may (limits.waiting): of one user only "
                 f"limits.{limit} are worked on at a time. Send them one after the other."
@@ -142,9 +158,11 @@ class Shares:
         turn = asyncio.get_running_loop().create_future()
         queue.append(turn)
         try:
+            period = CHECK_PERIOD
             while not turn.done():
                 self._check()
-                await asyncio.wait([turn], timeout=CHECK_PERIOD)
+                await asyncio.wait([turn], timeout=period)
+                period = min(2 * period, LONGEST_CHECK)
         except BaseException:
             if turn.done():  # the place was handed over at this moment
                 self._leave(key)

@@ -14,7 +14,7 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation
-from trainmaster.master.services.allocations import exit_schema, job_log, job_reports, metric_batches
+from trainmaster.master.services.allocations import exit_schema, job_log, job_reports, leases, metric_batches
 from trainmaster.master.services.allocations.job_log import Json, StreamBatch
 from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.clock import now
@@ -132,6 +132,8 @@ def _note_exit(session: Session, allocation: Allocation, record: dict[str, Any])
     rank = str(record["node_rank"])
     if allocation.ended_at is not None or rank in allocation.exits:
         return
+    if record["node_rank"] >= leases.most_nodes(allocation):
+        return  # no job of the attempt has this node
     if allocation.lease_job not in (None, record.get("job_id")):
         return  # a double that left something in the folder does not speak for the job that runs
     allocation.exits = {**allocation.exits, rank: {**record, "received_at": now().timestamp()}}

@@ -12,6 +12,7 @@ from trainmaster.master.services.errors import Invalid
 # Characters that PostgreSQL cannot store, that move a terminal's cursor, or that change the direction of writing.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 LONGEST_TEXT = 4000  # characters
+MOST_STREAMS = 1000  # of one node
 
 
 def _fit(text: str) -> str:
@@ -19,6 +20,7 @@ def _fit(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_fit)]
+Stream = Annotated[str, Field(max_length=64), AfterValidator(_fit)]
 Moment = Annotated[float, Field(ge=0, lt=1e11, allow_inf_nan=False)]
 
 
@@ -48,7 +50,7 @@ class _Record(BaseModel):
     failed_rank: int | None = Field(default=None, ge=0, lt=1_000_000)
     failed_at: Moment | None = None
     fault: Text = ""
-    spool: dict[Text, Annotated[int, Field(ge=0, lt=2**53)]] = Field(default_factory=dict, max_length=10_000)
+    spool: dict[Stream, Annotated[int, Field(ge=0, lt=2**53)]] = Field(default_factory=dict, max_length=MOST_STREAMS)
 
 
 def checked(record: object) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +10,11 @@ from typing import Any
 from sqlalchemy import select
 
 from trainmaster.master.db.tables import Allocation, AllocationNode, Task
+from trainmaster.master.services import bounds
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
-MOST = 10_000  # containers of one attempt
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,14 @@ class HarnessRendezvous:
 
 
 def note_accelerators(store: Store, allocation_id: str, data: Mapping[str, Any]) -> None:
-    """Stores the devices of a container of an attempt; a new report replaces the container's earlier one."""
+    """Stores the devices of a container of an attempt; a new report replaces the container's earlier one. Raises
+    NotFound, Invalid for more than an attempt may keep."""
+    size = bounds.check_entry(data, "The report of a container's devices")
     with store.transaction() as session:
         row = _locked(session.get(Allocation, allocation_id, with_for_update=True), allocation_id)
         others = [known for known in row.accelerators or [] if known.get("containerId") != data.get("containerId")]
-        row.accelerators = [*others[: MOST - 1], {**data, "allocationId": allocation_id, "taskId": row.task_id}]
+        bounds.check_entries("The devices of an attempt", len(others), len(json.dumps(others)), size)
+        row.accelerators = [*others, {**data, "allocationId": allocation_id, "taskId": row.task_id}]
 
 
 def accelerators(store: Store, task_id: str) -> list[Json]:

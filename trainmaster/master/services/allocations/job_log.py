@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from sqlalchemy import ARRAY, Integer, Text, any_, bindparam, cast, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from trainmaster.config.limits import in_force
 from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStream, Trial
 from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.errors import Invalid
@@ -122,13 +123,24 @@ def unseen(session: Session, allocation_id: str, piece: StreamBatch) -> tuple[Se
 def begun(session: Session, pieces: Sequence[tuple[str, StreamBatch]]) -> set[tuple[str, str]]:
     """Of pieces that begin their streams, those (allocation, stream) whose streams were new: they are taken in now."""
     rows = [{"allocation_id": name, "stream": piece.stream, "acked": len(piece.records)} for name, piece in pieces]
-    return {(row[0], row[1]) for row in session.connection().execute(_NEW_STREAMS, rows)} if rows else set()
+    new = {(row[0], row[1]) for row in session.connection().execute(_NEW_STREAMS, rows)} if rows else set()
+    if new:
+        check_streams(session, {allocation_id for allocation_id, _ in new})
+    return new
+
+
+def check_streams(session: Session, allocation_ids: Collection[str]) -> None:
+    """Raises Invalid where one of these attempts has more streams than it may have."""
+    counts = select(func.count()).where(ReportStream.allocation_id.in_(allocation_ids))
+    most = session.scalar(counts.group_by(ReportStream.allocation_id).order_by(func.count().desc()).limit(1)) or 0
+    if excess := in_force().over("job_entries", most, "The reports of the attempt have {} streams"):
+        raise Invalid(excess)
 
 
 def note_pending_preemption(session: Session, allocation: Allocation, reason: str) -> None:
     if allocation.preempt_at is None:
         allocation.preempt_at = now()
-        allocation.preempt_reason = reason
+        allocation.preempt_reason = reason[:LONGEST_REASON]
         wake(session, f"allocation:{allocation.id}")
 
 
@@ -149,6 +161,7 @@ def _line(record: Json, node: str | None) -> log_store.NewLogLine:
     )
 
 
+LONGEST_REASON = 200  # characters
 _NAMES = select(func.jsonb_object_agg(cast(AllocationNode.node_rank, Text), AllocationNode.name)).where(
     AllocationNode.allocation_id == Allocation.id,
     AllocationNode.node_rank == any_(bindparam("ranks", type_=ARRAY(Integer))),

@@ -288,7 +288,10 @@ def _storage(intake: RecordContext, record: Json) -> Json:
 
 
 def add_checkpoint(orchestrator: ExperimentOrchestrator, trial: Trial, checkpoint: Checkpoint) -> None:
-    """A finished checkpoint of a trial; reporting it again changes nothing."""
+    """A finished checkpoint of a trial; reporting it again changes nothing. Raises Invalid for too many files, and for
+    too much metadata."""
+    bounds.check_files(checkpoint.resources)
+    bounds.check_metadata(checkpoint.ckpt_metadata)
     session = orchestrator.session
     known = session.get(Checkpoint, checkpoint.uuid)
     if known is not None:

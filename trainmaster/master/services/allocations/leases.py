@@ -120,6 +120,14 @@ def _refusal(allocation: Allocation, request: LeaseRequest) -> str:
     return ""
 
 
+def most_nodes(allocation: Allocation) -> int:
+    """How many nodes an attempt's job can have: as many as its first lease says; before it as its scheduler says;
+    before that has been seen there is a slot for each of them."""
+    if allocation.leased_at is not None:
+        return allocation.num_nodes
+    return len((allocation.observed or {}).get("nodes") or ()) or max(allocation.slots, 1)
+
+
 def _miscount(allocation: Allocation, request: LeaseRequest) -> str:
     """Why this cannot be one of the job's nodes; empty when it can. How many there are its scheduler says; before that
     has been seen there is a slot for each of them; and the first lease decides."""
@@ -127,8 +135,7 @@ def _miscount(allocation: Allocation, request: LeaseRequest) -> str:
         if request.num_nodes != allocation.num_nodes:
             return f"Job {request.job_id} has {allocation.num_nodes} nodes, not {request.num_nodes}."
     else:
-        known = len((allocation.observed or {}).get("nodes") or ())
-        most = known or max(allocation.slots, 1)
+        most = most_nodes(allocation)
         if request.num_nodes > most:
             return f"Job {request.job_id} cannot have {request.num_nodes} nodes: it was given {most}."
     if request.node_rank >= request.num_nodes:

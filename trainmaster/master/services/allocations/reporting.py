@@ -111,6 +111,7 @@ def take_checkpoint(store: Store, settings: Settings, caller: Caller, new: NewCh
 def patch_checkpoint(store: Store, settings: Settings, caller: Caller, key: str, left: Mapping[str, int]) -> None:
     """Takes in that a checkpoint's writer has removed files of it: `left` are the remaining ones."""
     wanted = _uuid(key)
+    bounds.check_files(left)
     with store.transaction() as session:
         trial_id = session.scalar(select(Checkpoint.trial_id).where(Checkpoint.uuid == wanted))
     if trial_id is None:

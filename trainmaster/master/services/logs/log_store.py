@@ -27,6 +27,7 @@ LEVELS = ("UNSPECIFIED", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL
 NO_RANK = -1  # among the ranks of a filter: lines without a rank
 LOCK_CLASS = 7302
 _LAST_ID = 2**63 - 1
+LONGEST_WORD = 1000  # characters
 MAX_LINE = 64 * 1024  # characters; a longer line is cut, with a note
 
 _NUL = "\ufdd0"  # stands for NUL (Unicode 23.7, noncharacters: never interchanged)
@@ -108,12 +109,17 @@ def _row(task_id: str, allocation_id: str | None, line: NewLogLine, arrived: dt.
         "at": line.at or arrived,
         "level": LEVELS.index(line.level) if line.level in LEVELS else LEVELS.index("INFO"),
         "rank_id": line.rank,
-        "agent_id": line.agent_id,
-        "container_id": line.container_id,
-        "stdtype": line.stdtype,
-        "source": line.source,
+        "agent_id": _word(line.agent_id),
+        "container_id": _word(line.container_id),
+        "stdtype": _word(line.stdtype),
+        "source": _word(line.source),
         "log": _clean(line.log),
     }
+
+
+def _word(text: str | None) -> str | None:
+    """What is said of a line, cut where it is longer than a name."""
+    return None if text is None else _clean(str(text)[:LONGEST_WORD])
 
 
 def _store(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:

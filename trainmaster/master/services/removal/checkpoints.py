@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.model_registry import ModelVersion
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial
 from trainmaster.master.db.upkeep import CheckpointRemoval
+from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.files import user_files
@@ -32,7 +33,8 @@ MAX_PATTERNS, MAX_PATTERN = 100, 1000  # patterns of one request, characters of 
 
 
 def set_metadata(store: Store, caller: Caller, key: str, metadata: Mapping[str, Any]) -> None:
-    """Replace the metadata. Raises NotFound, Forbidden."""
+    """Replace the metadata. Raises NotFound, Forbidden, Invalid."""
+    bounds.check_metadata(metadata)
     with store.transaction() as session:
         (row,) = _mine(session, caller, [key])
         row.ckpt_metadata = dict(metadata)

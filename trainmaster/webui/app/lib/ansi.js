@@ -129,8 +129,9 @@ export function plain(text) {
 
 /** @param {string} text */
 function overwritten(text) {
-    const parts = text.replace(/\r+$/, "").split("\r");
-    return parts.at(-1) ?? "";
+    let end = text.length;
+    while (text[end - 1] === "\r") end -= 1;
+    return text.slice(text.lastIndexOf("\r", end - 1) + 1, end);
 }
 
 /**

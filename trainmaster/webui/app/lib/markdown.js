@@ -31,7 +31,7 @@ export function blocks(text) {
     };
     while (at < lines.length) {
         const line = lines[at] ?? "";
-        const heading = /^(#{1,6})\s+(.*)$/.exec(line);
+        const heading = /^(#{1,6})\s+(.*)$/s.exec(line);
         if (line.trim() === "") {
             at += 1;
         } else if (line.startsWith("```")) {
@@ -55,7 +55,7 @@ export function blocks(text) {
         } else if (/^>/.test(line)) {
             const quoted = taken(/^>/).map(one => one.replace(/^>\s?/, ""));
             found.push({ kind: "quote", spans: spans(quoted.join(" ")) });
-        } else if (line.includes("|") && /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/.test(lines[at + 1] ?? "")) {
+        } else if (line.includes("|") && isRuleOfTable(lines[at + 1] ?? "")) {
             const head = cells(line);
             at += 2;
             found.push({ kind: "table", head, rows: taken(/\|/).map(cells) });
@@ -72,14 +72,99 @@ export function blocks(text) {
 
 /** @param {string} line */
 function cells(line) {
+    return parts(line).map(cell => spans(cell));
+}
+
+/** @param {string} line */
+function parts(line) {
     return line
         .trim()
         .replace(/^\||\|$/g, "")
         .split("|")
-        .map(cell => spans(cell.trim()));
+        .map(cell => cell.trim());
 }
 
-const INLINE = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]*)\]\(([^)\s]+)\)|(https?:\/\/[^\s<>()]+)/g;
+/** Whether it is the line of dashes under the head of a table. @param {string} line */
+function isRuleOfTable(line) {
+    return parts(line).every(cell => /^:?-+:?$/.test(cell));
+}
+
+const BEGIN = /[`*[]|https?:\/\//g;
+const ADDRESS = /[^\s<>()]*/y;
+const WHITE = /\s/g;
+const SPACE = " "; // any white space, as a mark
+
+/**
+ * Where each mark comes next. It is asked from left to right, and looks at no character twice for the same mark: a text
+ * of opening marks that nothing closes takes no longer than another one.
+ * @param {string} text
+ */
+function marks(text) {
+    /** @type {Map<string, number>} */
+    const known = new Map();
+    return (/** @type {string} */ mark, /** @type {number} */ from) => {
+        let at = known.get(mark);
+        if (at === undefined || at < from) {
+            const found = mark === SPACE ? space(text, from) : text.indexOf(mark, from);
+            at = found < 0 ? Number.POSITIVE_INFINITY : found;
+            known.set(mark, at);
+        }
+        return at;
+    };
+}
+
+/** @param {string} text @param {number} from */
+function space(text, from) {
+    WHITE.lastIndex = from;
+    return WHITE.exec(text)?.index ?? -1;
+}
+
+/**
+ * The piece of a text that begins with a mark at a place, and where it ends; null where the mark is only text.
+ * @param {string} text
+ * @param {number} at
+ * @param {ReturnType<typeof marks>} next
+ * @returns {[Span, number] | null}
+ */
+function spanAt(text, at, next) {
+    const first = text[at];
+    if (first === "`") {
+        const end = next("`", at + 1);
+        return end < text.length && end > at + 1 ? [{ kind: "code", text: text.slice(at + 1, end) }, end + 1] : null;
+    }
+    if (first === "*") {
+        if (text[at + 1] === "*") {
+            const end = next("*", at + 2);
+            const closed = end > at + 2 && text[end + 1] === "*";
+            return closed ? [{ kind: "strong", text: text.slice(at + 2, end) }, end + 2] : null;
+        }
+        const end = next("*", at + 1);
+        if (end >= text.length || /\s/.test(text[at + 1] ?? " ")) return null;
+        return [{ kind: "em", text: text.slice(at + 1, end) }, end + 1];
+    }
+    if (first === "[") {
+        const end = next("]", at + 1);
+        if (text[end + 1] !== "(") return null;
+        const stop = Math.min(next(")", end + 2), next(SPACE, end + 2));
+        if (text[stop] !== ")" || stop === end + 2) return null;
+        return [linked(text.slice(at, stop + 1), text.slice(at + 1, end), text.slice(end + 2, stop)), stop + 1];
+    }
+    ADDRESS.lastIndex = at + text.slice(at, at + 8).indexOf("//") + 2;
+    const from = ADDRESS.lastIndex;
+    const end = from + (ADDRESS.exec(text)?.[0].length ?? 0);
+    if (end === from) return null;
+    return [linked(text.slice(at, end), "", text.slice(at, end)), end];
+}
+
+/**
+ * @param {string} whole
+ * @param {string} label
+ * @param {string} to
+ * @returns {Span}
+ */
+function linked(whole, label, to) {
+    return safe(to) ? { kind: "link", text: label || to, to } : { kind: "text", text: whole };
+}
 
 /**
  * @param {string} text
@@ -88,17 +173,17 @@ const INLINE = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]*)\]\(([^)\s
 export function spans(text) {
     /** @type {Span[]} */
     const found = [];
+    const next = marks(text);
     let last = 0;
-    for (const match of text.matchAll(INLINE)) {
-        if (match.index > last) found.push({ kind: "text", text: text.slice(last, match.index) });
-        const [whole, code, strong, em, label, to, bare] = match;
-        const address = to ?? bare ?? "";
-        if (code !== undefined) found.push({ kind: "code", text: code });
-        else if (strong !== undefined) found.push({ kind: "strong", text: strong });
-        else if (em !== undefined) found.push({ kind: "em", text: em });
-        else if (safe(address)) found.push({ kind: "link", text: label || address, to: address });
-        else found.push({ kind: "text", text: whole });
-        last = match.index + whole.length;
+    BEGIN.lastIndex = 0;
+    for (let match = BEGIN.exec(text); match; match = BEGIN.exec(text)) {
+        const span = spanAt(text, match.index, next);
+        if (span) {
+            if (match.index > last) found.push({ kind: "text", text: text.slice(last, match.index) });
+            found.push(span[0]);
+            last = span[1];
+        }
+        BEGIN.lastIndex = span ? span[1] : match.index + 1;
     }
     if (last < text.length) found.push({ kind: "text", text: text.slice(last) });
     return found;

@@ -138,7 +138,8 @@ const OneFile = component(
 /** The file that most likely is the training. @param {ModelFile[]} files */
 function preferred(files) {
     const python = files.filter(one => one.path.endsWith(".py"));
-    return python.find(one => /(train|main|model_def)[^/]*\.py$/.test(one.path)) ?? python[0] ?? files[0];
+    const named = (/** @type {ModelFile} */ one) => /train|main|model_def/.test(one.path.split("/").at(-1) ?? "");
+    return python.find(named) ?? python[0] ?? files[0];
 }
 
 /** @param {number} id */
