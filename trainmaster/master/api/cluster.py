@@ -130,8 +130,10 @@ def tasks(services: UsesServices, caller: UserCaller) -> Json:
     on_agents = agents.containers(services.clusters)
     found = {}
     for row, name, priority, ports in slot_usage.live_attempts(services.store, caller.workspaces):
-        nodes = on_agents.get(row.token) or dict.fromkeys((row.observed or {}).get("nodes") or ())
-        resources = [
+        nodes: Mapping[str, str | None] = on_agents.get(row.token) or dict.fromkeys(
+            (row.observed or {}).get("nodes") or ()
+        )
+        resources: list[Json] = [
             {
                 "resourcesId": container or node,
                 "allocationId": row.id,
