@@ -283,6 +283,7 @@ class Pool:
     is_default: bool = False
     max_walltime: int | None = None  # seconds
     up: bool = True
+    exclusive: bool = False  # a node runs one job at a time
     default_priority: int = 42  # of jobs that name none, where the dispatcher schedules
     members: Sequence[PoolNode] = ()  # its nodes, down ones too, if the query for pools shows them
     problems: Sequence[Problem] = ()  # of its nodes: users see them in its description, administrators in `doctor`

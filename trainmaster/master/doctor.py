@@ -127,6 +127,13 @@ def _cluster(cluster: Cluster, images: Sequence[str], names: dict[str, str]) -> 
             yield Finding(f"pool {name}", text, "Set pool_prefix for one of them if you want other names.")
         for problem in pool.problems:
             yield Finding(f"pool {name}", problem.text, problem.fix, bad=True)
+    if cluster.facts.runs_as_users and (shared := [pool.name for pool in pools if not pool.exclusive]):
+        yield Finding(
+            subject,
+            f"nodes of {', '.join(shared)} run jobs of several users at a time: another account of a node reaches what "
+            "a training opens there for its ranks (docs/security.md, what is not promised)",
+            "Give jobs whole nodes if that matters: OverSubscribe=EXCLUSIVE in Slurm, sharing in PBS.",
+        )
     for image in images:
         yield from _image(cluster, pools[0].name if pools else "", image)
 

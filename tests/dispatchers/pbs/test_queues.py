@@ -245,3 +245,17 @@ def test_a_queue_that_only_takes_routed_jobs() -> None:
     one = made(node("a"), from_route_only="True")
     assert not one.pool(OPTIONS).up
     assert "from_route_only" in one.complaints(spec(slots=1), ChunkRequest(1, gpus=1), None, OPTIONS)[0]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "exclusive"),
+    [
+        (("default_shared", "default_excl"), False),
+        (("default_excl", "force_exclhost"), True),
+        (("ignore_excl",) * 2, False),
+        (("", ""), False),
+    ],
+)
+def test_a_queue_whose_hosts_run_one_job_at_a_time_is_exclusive(sharing: tuple[str, str], exclusive: bool) -> None:
+    nodes = [node(f"n{number}", sharing=one) for number, one in enumerate(sharing)]
+    assert made(*nodes).pool(OPTIONS).exclusive is exclusive

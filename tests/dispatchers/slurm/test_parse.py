@@ -187,7 +187,7 @@ def test_text_about_gpus_without_a_number_is_kept(text: str) -> None:
 
 
 def sinfo_line(gres: str, *, partition: str = "gpu", node: str = "g1", used: str = "gpu:0", state: str = "idle") -> str:
-    fields = (partition, node, state, "0/8/0/8", gres, used, "infinite", "n/a", "up", "64000")
+    fields = (partition, node, state, "0/8/0/8", gres, used, "infinite", "n/a", "up", "64000", "NO")
     return "".join(f"{field}{MARK}" for field in fields) + "\n"
 
 
@@ -319,3 +319,11 @@ def test_nodes_under_their_heading() -> None:
     assert parse.cut_nodes(text, MARK) == ""
     assert parse.nodes(text, MARK) == parse.nodes(recorded("sinfo.out"), MARK)
     assert parse.cut_nodes(text[:-20], MARK) == "its last line is truncated"
+
+
+def test_a_partition_that_gives_whole_nodes_is_exclusive() -> None:
+    text = sinfo_line("gpu:4") + sinfo_line("gpu:4", partition="whole").replace(
+        f"{MARK}NO{MARK}", f"{MARK}EXCLUSIVE{MARK}"
+    )
+    found = partitions(parse.nodes(text, MARK)[0], SlurmOptions())
+    assert {name: one.pool(SlurmOptions()).exclusive for name, one in found.items()} == {"gpu": False, "whole": True}

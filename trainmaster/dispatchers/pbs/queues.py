@@ -33,6 +33,7 @@ class Host:
     cpus_used: int = 0
     gpus: int = 0
     gpus_used: int = 0
+    exclusive: bool = True  # jobs get it whole, all of its virtual nodes
     offline: bool = False  # an administrator has taken some of it offline; its jobs keep running
 
 
@@ -79,6 +80,7 @@ class Queue:
             slots_per_node=self.node_size,
             description=options.pool(self.name).description or "PBS-managed pool of resources",
             is_default=self.is_default,
+            exclusive=bool(self.hosts) and all(host.exclusive for host in self.hosts),
             max_walltime=self.max_walltime,
             up=self.enabled and self.started and not self.routed_only and bool(self.hosts),
             members=tuple(self._member(host, host.name in up) for host in self.all_hosts),
@@ -299,6 +301,7 @@ def _hosts(nodes: Sequence[PrintedRecord], gpu_resource: str) -> tuple[Host, ...
     for node in nodes:
         host = found.setdefault(_host_name(node), Host(_host_name(node)))
         host.vnodes += 1
+        host.exclusive = host.exclusive and node.get("sharing").startswith(("default_excl", "force_excl"))
         host.offline = host.offline or "offline" in _words(node.get("state"))
         host.cpus += _available(node, "ncpus")
         host.gpus += _available(node, gpu_resource)

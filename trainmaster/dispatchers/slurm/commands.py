@@ -37,6 +37,7 @@ NODE_FIELDS = (
     "DefaultTime",
     "Available",
     "Memory",
+    "OverSubscribe",
 )
 # The name, which may contain anything, comes last here too.
 ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList", "JobName")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from trainmaster.dispatchers.slurm.commands import OWNER_FIELDS, QUEUE_FIELDS, end_mark
+from trainmaster.dispatchers.slurm.commands import NODE_FIELDS, OWNER_FIELDS, QUEUE_FIELDS, end_mark
 from trainmaster.dispatchers.slurm.exits import REMEMBERED, SlurmExit
 
 _QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
@@ -79,6 +79,7 @@ class NodeLine:
     default_walltime: int | None
     up: bool
     memory_mb: int
+    exclusive: bool = False  # the partition gives whole nodes to jobs
 
     @property
     def gpus_total(self) -> int:
@@ -276,11 +277,11 @@ def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:
         fields = line.split(mark)
         if fields[0] == _NODES_HEADING:
             continue
-        if len(fields) != 11 or not re.fullmatch(r"\d+/\d+/\d+/\d+", fields[3]):
+        if len(fields) != len(NODE_FIELDS) + 1 or not re.fullmatch(r"\d+/\d+/\d+/\d+", fields[3]):
             if line.strip():
                 odd.append(line.strip()[:200])
             continue
-        partition, node, state, cpus, gres, gres_used, limit, default, available, memory, _ = fields
+        partition, node, state, cpus, gres, gres_used, limit, default, available, memory, oversubscribe, _ = fields
         used, _idle, _other, total = (int(number) for number in cpus.split("/"))
         found.append(
             NodeLine(
@@ -297,6 +298,7 @@ def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:
                 default_walltime=duration(default),
                 up=available == "up",
                 memory_mb=int(memory) if memory.isdigit() else 0,
+                exclusive=oversubscribe == "EXCLUSIVE",
             )
         )
     return found, odd

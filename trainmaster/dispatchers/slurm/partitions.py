@@ -75,6 +75,7 @@ class Partition:
             description=options.pool(self.name).description or "Slurm-managed pool of resources",
             accelerator=", ".join(self._gpu_types),
             is_default=self.nodes[0].is_default,
+            exclusive=self.nodes[0].exclusive,
             max_walltime=self.max_walltime,
             up=self.nodes[0].up and bool(self.usable),
             members=tuple(map(self._member, self.nodes)),

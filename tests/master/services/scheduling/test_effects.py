@@ -149,3 +149,23 @@ def test_keys_of_other_kinds_of_tasks() -> None:
         "tensorboard_args has no effect: it is for tensorboards.",
     ]
     assert effects.unused(place, {"tensorboard_args": ["--x"]}, "TENSORBOARD") == []
+
+
+@pytest.mark.parametrize(
+    ("searcher", "shared"),
+    [
+        ({"name": "single"}, False),
+        ({"name": "random", "max_trials": 1}, False),
+        ({"name": "random", "max_trials": 4, "max_concurrent_trials": 1}, False),
+        ({"name": "random", "max_trials": 4, "max_concurrent_trials": 0}, True),
+        ({"name": "grid"}, True),
+    ],
+)
+def test_trials_that_may_want_the_same_port_are_told_so(searcher: dict[str, Any], shared: bool) -> None:
+    ports = [{"proxy_port": 8265}, {"proxy_port": 9000}]
+    config = {"searcher": searcher, "environment": {"proxy_ports": ports}}
+    found = effects.remarks(effects.Place.of(cluster("local"), schedules=False), config)
+    assert any(
+        line.startswith("environment.proxy_ports (8265, 9000): trials that run on one node") for line in found
+    ) is (shared)
+    assert effects.remarks(effects.Place.of(cluster("local"), schedules=False), {"searcher": searcher}) == []

@@ -120,7 +120,24 @@ def remarks(place: Place, config: Mapping[str, Any]) -> list[str]:
         found.append(f"{JobFeature.SHM_SIZE}: {who} uses the node's own /dev/shm, as large as it is.")
     if not place.contained and (moved := _moved(config)):
         found.append(f"bind_mounts ({', '.join(moved)}) has no effect: {IN_CONTAINERS['bind_mounts']}.")
+    if ports := _shared_ports(config):
+        found.append(
+            f"environment.proxy_ports ({ports}): trials that run on one node at the same time want the same ports, and "
+            "only one of them gets each; set searcher.max_concurrent_trials to 1, or give each trial a whole node."
+        )
     return found
+
+
+def _shared_ports(config: Mapping[str, Any]) -> str:
+    """The ports that several trials of a search may want at the same time: jobs share the network of their node."""
+    searcher = config.get("searcher") or {}
+    if searcher.get("name", "single") == "single" or 1 in (
+        searcher.get("max_trials"),
+        searcher.get("max_concurrent_trials"),
+    ):
+        return ""
+    ports = (config.get("environment") or {}).get("proxy_ports") or ()
+    return ", ".join(str(entry["proxy_port"]) for entry in ports)
 
 
 def unused(place: Place, given: Mapping[str, Any], task: str = "") -> list[str]:
