@@ -120,6 +120,25 @@ def test_a_shell_of_root_lets_its_owner_in(hosts: Hosts) -> None:
     assert facts(master, "of-root")["uid"] == 0
 
 
+def test_slots_of_agents_name_the_jobs_in_their_containers(hosts: Hosts) -> None:
+    """As the published client joins them: by the id of the container, in the lists of tasks and of agents."""
+    master = hosts.master.client()
+    task = master.tasks.launch("command", {"entrypoint": ["sleep", "600"], "resources": {"slots": 1}})["id"]
+
+    def container() -> str | None:
+        slots = (slot for agent in master.agents() for slot in agent["slots"].values())
+        mine = (slot["container"] for slot in slots if slot["container"] and slot["container"]["parent"] == f"{task}.1")
+        held = next(mine, None)
+        return str(held["id"]) if held and held["state"] == "STATE_RUNNING" else None
+
+    found = wait_for(container, "the container")
+    summaries = master._http.request("GET", "/api/v1/tasks")["allocationIdToSummary"].values()
+    (mine,) = [one for one in summaries if one["taskId"] == task]
+    assert [one["containerId"] for one in mine["resources"]] == [found]
+    master.tasks.kill("command", task)
+    wait_over(master, task)
+
+
 def test_jobs_of_a_linked_user_run_as_that_account(hosts: Hosts) -> None:
     """Where the host's administrator allows it; a host that does not, or lacks the account, says so."""
     master, admin = hosts.master.client(), hosts.master.client("admin")
@@ -138,21 +157,3 @@ def refusal(master: Master, pool: str) -> str:
     task = master.tasks.launch("command", {"entrypoint": ["true"], "resources": {"slots": 0, "resource_pool": pool}})
     wait_over(master, task["id"])
     return " ".join(log(master, task["id"]))
-
-
-def test_slots_of_agents_name_the_jobs_in_their_containers(hosts: Hosts) -> None:
-    """As the published client joins them: by the id of the container, in the lists of tasks and of agents."""
-    master = hosts.master.client()
-    task = master.tasks.launch("command", {"entrypoint": ["sleep", "600"], "resources": {"slots": 1}})["id"]
-
-    def container() -> str | None:
-        slots = (slot for agent in master.agents() for slot in agent["slots"].values())
-        held = next((slot["container"] for slot in slots if slot["container"]), None)
-        return str(held["id"]) if held and held["state"] == "STATE_RUNNING" else None
-
-    found = wait_for(container, "the container")
-    summaries = master._http.request("GET", "/api/v1/tasks")["allocationIdToSummary"].values()
-    (mine,) = [one for one in summaries if one["taskId"] == task]
-    assert [one["containerId"] for one in mine["resources"]] == [found]
-    master.tasks.kill("command", task)
-    wait_over(master, task)
