@@ -31,6 +31,7 @@ from trainmaster.master.services.organisation import pool_bindings, site_policie
 from trainmaster.master.services.scheduling.feasibility import refuse_impossible
 from trainmaster.master.services.store import Settings, Store, wake
 
+ABSENT = "There is no job {} that has not ended; `det job list` shows those there are."
 PRIORITIES = range(1, 100)
 MAX_WEIGHT = 1e6
 
@@ -89,9 +90,9 @@ class _Plan:
 def _planned(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: QueueChange) -> _Plan:
     entry = _find(store, wanted.job_id)
     if entry.experiment_id is None and settings.roles:
-        caller.require(Permission.UPDATE_NSC, entry.workspace_id)
+        caller.require(Permission.UPDATE_NSC, entry.workspace_id, ABSENT.format(wanted.job_id))
     else:
-        caller.check(entry.workspace_id)
+        caller.check(entry.workspace_id, ABSENT.format(wanted.job_id))
     if not caller.may_change(entry.owner_id):
         raise Forbidden(f"{entry.name} belongs to somebody else; only its owner or an administrator may.")
     if settings.roles and settings.strict_queue:
@@ -142,7 +143,7 @@ def _find(store: Store, job_id: str) -> _Entry:
     if task is not None:
         slots = int(task.config["resources"]["slots"])
         return _Entry(task.task_id, None, task.owner_id, task.workspace_id, task.pool, slots, task.config)
-    raise NotFound(f"There is no job {job_id} that has not ended; `det job list` shows those there are.")
+    raise NotFound(ABSENT.format(job_id))
 
 
 def _check(wanted: QueueChange) -> None:
