@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import string
+import uuid
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -156,7 +158,11 @@ def attack(
 
 
 def leaks(answers: dict[str, tuple[int, bytes]], word: str) -> list[str]:
-    return [key for key, (_, content) in answers.items() if word.encode() in content and key not in PUBLIC]
+    """Which answers hold the word, beside names that the caller has asked for."""
+    asked = re.compile(rb"There is no (?:model|template) '?[mt]-" + word.encode())
+    return [
+        key for key, (_, content) in answers.items() if word.encode() in asked.sub(b"", content) and key not in PUBLIC
+    ]
 
 
 @pytest.mark.parametrize("token", ["", "garbage", "alloc:1.1.1:00"], ids=["none", "garbage", "forged"])
@@ -238,3 +244,62 @@ def test_a_job_changes_nothing_of_a_colleagues(basic: tuple[MasterProcess, Victi
     mallory = person(admin)
     (job,) = jobs_of(master, mallory.api, create(mallory.api, config()))
     attack(master, victim, job.api.token, mallory.id)
+
+
+# -- what is there, and may not be seen -------------------------------------------------------------------------------
+
+# Names that are unique on the whole site: whoever makes one learns that it is taken.
+UNIQUE = ("POST /api/v1/templates/{template_name}", "PUT /api/v1/templates/{template_name}")
+# Of users, groups, tokens and the site, which everybody sees, and words that name nothing of a workspace.
+KNOWN = (
+    *("user_id", "username", "group_id", "token_id", "webhook_id", "pool_name", "agent_id", "slot_id", "token", "name"),
+    *("workload_type", "resources_id", "label", "path", "rest", "version", "key"),
+)
+
+
+def absent(things: Json) -> Json:
+    """The same things under names that nothing has."""
+    found = dict(things)
+    for name, value in things.items():
+        if name in KNOWN:
+            continue
+        if name in ("uuid", "checkpoint_uuid", "job_id"):
+            found[name] = str(uuid.uuid4())
+        elif isinstance(value, int):
+            found[name] = 2_000_000_000 + len(found)
+        elif name == "allocation_id":
+            found[name] = "2000000000.2000000000.1"
+        else:
+            found[name] = f"absent{uuid.uuid4().hex[:12]}"
+    found["checkpoint_uuid"] = found["uuid"]
+    return found
+
+
+def test_what_may_not_be_seen_is_answered_like_what_is_not_there(
+    rbac: tuple[MasterProcess, Victim], chief: Api
+) -> None:
+    """Somebody with every right, in another workspace: neither that a number exists, nor where."""
+    master, victim = rbac
+    mallory = person(chief)
+    elsewhere, _ = workspace_of(chief)
+    give(chief, WORKSPACE_ADMIN, mallory.id, elsewhere)
+    placed = [key for key in ROUTES if not words(key).isdisjoint(PLACED) or (BODIES.get(key))]
+    others = [key for key in ROUTES if key not in placed or key in UNIQUE or ENDPOINTS[key] is Rule.AGENT]
+    nowhere = absent({**victim.things, "me": mallory.id})
+    there, gone = (
+        Walker(master.url, mallory.api.token, things) for things in ({**victim.things, "me": mallory.id}, nowhere)
+    )
+    there.walk(others)
+    gone.walk(others)
+    different = {}
+    for key, (status, content) in there.answers.items():
+        shown = content.decode(errors="replace")
+        for name in sorted(nowhere, key=lambda name: -len(str(nowhere[name]))):
+            shown = shown.replace(str(victim.things.get(name, "")) or "\0", str(nowhere[name]))
+        wanted = gone.answers[key]
+        hidden = re.sub(r"\d+", "N", wanted[1].decode(errors="replace"))
+        if (status, re.sub(r"\d+", "N", shown)) != (wanted[0], hidden):
+            different[key] = (status, content[:200], wanted)
+    for key, what in different.items():
+        print(key, what)
+    assert different == {}

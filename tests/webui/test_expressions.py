@@ -54,6 +54,7 @@ READERS = {
     "yaml.yaml": ("(text) => f({ [text]: text, list: [text, [text]], lines: text.split('\\n') })", 1_000_000),
     "files.csv": ("(text) => f([text], [[text], text.split(',')])", 1_000_000),
     "files.json": ("(text) => f([text], [[text], text.split(',')])", 1_000_000),
+    "files.textCell": ("(text) => f(text)", 1_000_000),
     "files.shellWord": ("(text) => f(text)", 1_000_000),
     "filter.terms": ("(text) => f(text)", 100_000),
     "filter.quoted": ("(text) => f(text)", 1_000_000),

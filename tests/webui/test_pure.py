@@ -109,7 +109,7 @@ def test_values_are_put_in_and_taken_out(call: Call) -> None:
 def test_cells_cannot_be_taken_for_formulas(call: Call) -> None:
     rows = [[1, "=1+1", None, -3.5], ['say "hi"', "a,b", True, ["x", "y"]]]
     assert call("files", "csv", ["n", "@t", "c", "d"], rows) == (
-        'n,\'@t,c,d\r\n1,\'=1+1,,-3.5\r\n"say ""hi""","a,b",true,x;y\r\n'
+        'n,\'@t,c,d\r\n1,\'=1+1,,-3.5\r\n"say ""hi""","a,b",true,"x;y"\r\n'
     )
     assert json.loads(call("files", "json", ["a"], [[1], [None]])) == [{"a": 1}, {"a": None}]
     assert call("files", "shellWord", "it's") == """'it'"'"'s'"""

@@ -8,14 +8,17 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from trainmaster.cli.terminal import unfiltered
+from trainmaster.texts import csv_cell, visible
 
 Row = Sequence[Any]
+_LINE_ENDS = re.compile("[\t\r\n]+")
 NARROWEST = 8  # characters that are left of a text in a table, at least
 
 
@@ -192,16 +195,13 @@ def _inner(value: Any) -> str:
 
 
 def _write_csv(file: TextIO, headers: Sequence[str], rows: Sequence[Row]) -> None:
-    import csv
-
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(headers)
-    writer.writerows([exact(cell) for cell in row] for row in rows)
+    for row in (headers, *rows):
+        file.write(",".join(csv_cell(exact(cell)) for cell in row) + "\n")
 
 
 def _one_line(text: str) -> str:
-    """The text without characters that move the cursor: names and reasons are other users' input."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    """The text with its hidden characters shown, and without line ends: names and reasons are other users' input."""
+    return text if text.isascii() and text.isprintable() else visible(_LINE_ENDS.sub(" ", text))
 
 
 def _width(text: str) -> int:

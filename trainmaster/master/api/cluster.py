@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
-import io
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Annotated, Any
@@ -29,6 +27,7 @@ from trainmaster.master.services.orchestration.task_orchestrator import COMMAND,
 from trainmaster.master.services.removal import checkpoint_gc
 from trainmaster.master.services.resources import agents, job_queue, slot_usage
 from trainmaster.master.services.tasks import standalone
+from trainmaster.texts import csv_cell
 
 router = APIRouter(tags=["cluster"])
 Json = dict[str, Any]
@@ -359,14 +358,6 @@ def _raw(use: slot_usage.Use) -> Json:
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> PlainTextResponse:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([_cell(cell) for cell in row] for row in rows)
+    text = "".join(",".join(csv_cell(str(cell)) for cell in row) + "\n" for row in (header, *rows))
     saved = {"Content-Disposition": 'attachment; filename="export.csv"'}
-    return PlainTextResponse(text.getvalue(), media_type="text/csv", headers=saved)
-
-
-def _cell(value: Any) -> Any:
-    """A label that a spreadsheet would take for a formula is kept a text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+    return PlainTextResponse(text, media_type="text/csv", headers=saved)

@@ -31,7 +31,7 @@ from trainmaster.master.services.access.password_guesses import PasswordGuesses
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
 from trainmaster.master.services.access.request_shares import Shares
 from trainmaster.master.services.clusters.clusters import Clusters
-from trainmaster.master.services.errors import AccessDenied, Forbidden, Unauthenticated
+from trainmaster.master.services.errors import AccessDenied, Forbidden, NotFound, Unauthenticated
 from trainmaster.master.services.experiments.experiments import SiteDefaults
 from trainmaster.master.services.files.user_files import UserFiles
 from trainmaster.master.services.logs.log_outline import Outlines
@@ -261,7 +261,7 @@ def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
     caller = replace(caller, workspaces=caller.where(rule))
     home = locations.workspace_of(services.store, request.path_params) if caller.workspaces is not None else None
     if home is not None:
-        caller.check(home)
+        caller.check(home, locations.absent(request.path_params))
     return caller
 
 
@@ -275,7 +275,7 @@ def _check_reach(request: Request, services: Services, caller: Caller, rule: Per
     owner = identity.get_user(store, caller.user_id)
     where = roles.grants_of(store, owner.id, admin=owner.admin).get(rule, frozenset())
     if where is not None and home not in where:
-        raise AccessDenied(f"The job's owner may not see workspace {home}.")
+        raise NotFound(locations.absent(request.path_params))
 
 
 def user_of(services: Services, token: str) -> Caller:

@@ -47,7 +47,7 @@ from trainmaster.master.services import live_changes
 from trainmaster.master.services.access import locations, tickets
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.errors import AccessDenied, Invalid, ServiceError
+from trainmaster.master.services.errors import AccessDenied, Invalid, NotFound, ServiceError
 
 router = APIRouter(tags=["live"])
 log = logging.getLogger(__name__)
@@ -115,6 +115,8 @@ def check(services: Services, caller: Caller, topic: str) -> None:
         raise AccessDenied(f"This needs the permission {rule.name}, which none of your roles gives.")
     where = caller.where(rule)
     if home is not None and where is not None and home not in where:
+        if not caller.sees_anything(home):
+            raise NotFound(locations.absent({name: key}))
         raise AccessDenied(f"Your roles do not allow this in workspace {home}.")
 
 

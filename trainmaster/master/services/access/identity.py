@@ -18,7 +18,7 @@ from sqlalchemy import ARRAY, ColumnElement, Text, any_, bindparam, delete, sele
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, User, UserSession
-from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
+from trainmaster.master.services.access.permissions import ADMINISTRATORS, SEEING, Permission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import (
     AccessDenied,
@@ -91,12 +91,15 @@ class Caller:
         """Whether the caller holds a permission in any workspace."""
         return self.holds(permission) or (self.allocation_id is None and permission in (self.grants or ()))
 
-    def require(self, permission: Permission, workspace_id: int | None = None) -> None:
-        """Raises Forbidden."""
+    def require(self, permission: Permission, workspace_id: int | None = None, absent: str = "") -> None:
+        """Raises Forbidden; or NotFound with the sentence `absent` where the caller sees nothing of the workspace, so
+        that what is there has the same answer as what is not."""
         if self.holds(permission, workspace_id):
             return
         if self.grants is None:
             raise Forbidden("Only an administrator may do this.")
+        if absent and workspace_id is not None and not self.sees_anything(workspace_id):
+            raise NotFound(absent)
         where = "" if workspace_id is None else f" in workspace {workspace_id}"
         raise AccessDenied(f"This needs the permission {permission.name}, which none of your roles gives{where}.")
 
@@ -107,9 +110,16 @@ class Caller:
     def sees(self, workspace_id: int) -> bool:
         return self.workspaces is None or workspace_id in self.workspaces
 
-    def check(self, workspace_id: int) -> None:
-        """Raises Forbidden where the caller does not hold the request's permission."""
+    def sees_anything(self, workspace_id: int) -> bool:
+        """Whether the caller may see a workspace, or some of what is in it."""
+        return any(self.holds(permission, workspace_id) for permission in SEEING)
+
+    def check(self, workspace_id: int, absent: str) -> None:
+        """Raises Forbidden where the caller does not hold the request's permission; or NotFound with the sentence
+        `absent` where they see nothing of the workspace: the answer for what is not there."""
         if not self.sees(workspace_id):
+            if not self.sees_anything(workspace_id):
+                raise NotFound(absent)
             raise AccessDenied(f"Your roles do not allow this in workspace {workspace_id}.")
 
 

@@ -53,6 +53,7 @@ QUERIES: Mapping[str, Callable[[str], Select[int]]] = {
     "model_name": _model,
     "template_name": lambda key: select(Template.workspace_id).where(Template.name == key),
 }
+ABSENT = "There is no template {!r}; `det template list` shows those there are."
 ALL = "0"  # instead of a workspace's or project's id: everything that the caller may see
 
 
@@ -63,14 +64,25 @@ def workspace_of(store: Store, names: Mapping[str, str]) -> int | None:
     for name, key in names.items():
         if name not in QUERIES or (key == ALL and name in ("workspace_id", "project_id")):
             continue
-        word = name.removesuffix("_id").removesuffix("_name").replace("_", " ")
         try:
             query = QUERIES[name](key)
         except ValueError:
-            raise Invalid(f"{key!r} is not the number or UUID of a {word}.") from None
+            raise Invalid(f"{key!r} is not the number or UUID of a {_word(name)}.") from None
         with store.autocommit() as session:
             home = session.scalar(query)
         if home is None and name != "template_name":  # may be the name of a new one
-            raise NotFound(f"There is no {word} {key}.")
+            raise NotFound(absent(names))
         return home
     return None
+
+
+def absent(names: Mapping[str, str]) -> str:
+    """The sentence for an entity that is not there, or that the caller must not learn of."""
+    name, key = next((name, key) for name, key in names.items() if name in QUERIES)
+    if name == "template_name":
+        return ABSENT.format(key)
+    return f"There is no {_word(name)} {key}."
+
+
+def _word(name: str) -> str:
+    return name.removesuffix("_id").removesuffix("_name").replace("_", " ")

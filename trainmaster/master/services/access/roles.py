@@ -210,7 +210,7 @@ def _check(session: Session, caller: Caller, one: Assignment) -> None:
         raise NotFound(f"There is no role {one.role_id}.")
     if role.anywhere_only and one.workspace_id is not None:
         raise Invalid(f"The role {role.name} holds everywhere and cannot be given for one workspace.")
-    caller.require(Permission.ASSIGN_ROLES, one.workspace_id)
+    caller.require(Permission.ASSIGN_ROLES, one.workspace_id, f"There is no workspace {one.workspace_id}.")
     if lacking := sorted(p for p in role.permissions if not caller.holds(p, one.workspace_id)):
         raise Forbidden(f"The role {role.name} gives {lacking[0].name}, which you do not have there yourself.")
     if one.workspace_id is not None and session.get(Workspace, one.workspace_id) is None:

@@ -90,7 +90,8 @@ def take_checkpoint(store: Store, settings: Settings, caller: Caller, new: NewCh
         storage = session.get(DeclaredStorage, new.storage_id) if new.storage_id else None
     if trial_id is None:
         raise NotFound(f"There is no task {new.task_id!r} with checkpoints.")
-    with _reporting(store, settings, caller, trial_id) as (orchestrator, trial):
+    absent = f"There is no task {new.task_id!r} with checkpoints."
+    with _reporting(store, settings, caller, trial_id, absent) as (orchestrator, trial):
         _check_owner(caller, trial, orchestrator.row)
         known = orchestrator.session.get(Checkpoint, key)
         if known is not None and known.trial_id != trial.id:
@@ -116,7 +117,7 @@ def patch_checkpoint(store: Store, settings: Settings, caller: Caller, key: str,
         trial_id = session.scalar(select(Checkpoint.trial_id).where(Checkpoint.uuid == wanted))
     if trial_id is None:
         raise NotFound(f"There is no checkpoint {key}.")
-    with _reporting(store, settings, caller, trial_id) as (orchestrator, trial):
+    with _reporting(store, settings, caller, trial_id, f"There is no checkpoint {key}.") as (orchestrator, trial):
         _check_owner(caller, trial, orchestrator.row)
         row = orchestrator.session.get_one(Checkpoint, wanted, with_for_update=True)
         size, before = sum(left.values()), row.size
@@ -200,15 +201,15 @@ def _check_tasks(store: Store, caller: Caller, task_ids: Sequence[str]) -> None:
             if found is None:
                 raise NotFound(f"There is no task {task_id!r}.")
             trial, experiment, home = found
-            _check(caller, trial, experiment, home)
+            _check(caller, trial, experiment, home, f"There is no task {task_id!r}.")
 
 
 @contextmanager
 def _reporting(
-    store: Store, settings: Settings, caller: Caller, trial_id: int
+    store: Store, settings: Settings, caller: Caller, trial_id: int, absent: str = ""
 ) -> Iterator[tuple[ExperimentOrchestrator, Trial]]:
     """Locks a trial, for its own job or for users who may change it. A report of an unmanaged trial counts as its
-    heartbeat."""
+    heartbeat. `absent`: the sentence for those who may not see it, if it was not the trial that they named."""
     with store.transaction() as session:
         experiment_id = session.scalar(select(Trial.experiment_id).where(Trial.id == trial_id))
     if experiment_id is None:
@@ -219,7 +220,7 @@ def _reporting(
         trial = session.get(Trial, trial_id, with_for_update=True)
         if trial is None:
             raise NotFound(f"There is no trial {trial_id}.")
-        _check(caller, trial, orchestrator.row, home)
+        _check(caller, trial, orchestrator.row, home, absent or f"There is no trial {trial_id}.")
         if State(orchestrator.row.state) in (State.DELETING, State.DELETE_FAILED):
             raise Conflict(f"Experiment {orchestrator.row.id} is being deleted.")
         if orchestrator.row.unmanaged:
@@ -227,12 +228,12 @@ def _reporting(
         yield orchestrator, trial
 
 
-def _check(caller: Caller, trial: Trial, experiment: Experiment, workspace_id: int) -> None:
+def _check(caller: Caller, trial: Trial, experiment: Experiment, workspace_id: int, absent: str) -> None:
     if caller.allocation_id is not None:
         if caller.trial_id != trial.id:
             raise Forbidden(f"This token does not belong to trial {trial.id}.")
         return
-    caller.require(Permission.UPDATE_EXPERIMENT, workspace_id)
+    caller.require(Permission.UPDATE_EXPERIMENT, workspace_id, absent)
     if not caller.may_change(experiment.owner_id):
         raise Forbidden(f"Trial {trial.id} belongs to somebody else.")
 

@@ -108,6 +108,9 @@ def create(store: Store, caller: Caller, request: WebhookRequest) -> WebhookView
         if request.workspace_id is not None and session.get(Workspace, request.workspace_id) is None:
             raise NotFound(f"There is no workspace {request.workspace_id}.")
         if not _editable(session, caller, {request.workspace_id}):
+            if request.workspace_id is not None and caller.grants is not None:
+                absent = f"There is no workspace {request.workspace_id}."
+                caller.require(Permission.EDIT_WEBHOOKS, request.workspace_id, absent)
             where = "all workspaces" if request.workspace_id is None else f"workspace {request.workspace_id}"
             raise Forbidden(
                 f"You may not make a webhook for {where}: without roles the owner of a workspace may for that one, and "
@@ -203,7 +206,8 @@ def alert(store: Store, caller: Caller, experiment_id: int, trial_id: int | None
         row = session.get(Experiment, experiment_id)
         if row is None:
             raise NotFound(f"There is no experiment {experiment_id}.")
-        caller.check(session.get_one(Project, row.project_id).workspace_id)
+        home = session.get_one(Project, row.project_id).workspace_id
+        caller.check(home, f"There is no experiment {experiment_id}.")
         _own(session, caller, row)
         if trial_id is not None:
             trial = session.get(Trial, trial_id)

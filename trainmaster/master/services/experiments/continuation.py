@@ -40,6 +40,8 @@ def go_on(
     """
     with locked_experiment(store, settings, experiment_id) as orchestrator:
         row = orchestrator.row
+        workspace_id = orchestrator.session.get_one(Project, row.project_id).workspace_id
+        caller.check(workspace_id, f"There is no experiment {row.id}.")
         if not caller.may_change(row.owner_id):
             raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
         if overrides.strip() and not (caller.admin or caller.user_id == row.owner_id):
@@ -47,8 +49,6 @@ def go_on(
                 f"Experiment {row.id} runs as the account of its owner, who alone can continue it under another "
                 "configuration; fork it instead."
             )
-        workspace_id = orchestrator.session.get_one(Project, row.project_id).workspace_id
-        caller.check(workspace_id)
         _check(orchestrator, overrides)
         config = _overridden(row, overrides) if row.searcher_type == "single" else dict(row.config)
         refuse_excess(settings.limits, config)

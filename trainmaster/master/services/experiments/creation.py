@@ -21,6 +21,7 @@ from trainmaster.master.db.tables import Experiment, Job, Project, Trial, Worksp
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
 from trainmaster.master.services import bounds
+from trainmaster.master.services.access import locations
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
@@ -128,10 +129,11 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
     with store.transaction() as session:
         if order.parent_id is not None:
             parent = session.get(Experiment, order.parent_id)
+            absent = f"There is no experiment {order.parent_id} to fork from."
             if parent is None:
-                raise NotFound(f"There is no experiment {order.parent_id} to fork from.")
+                raise NotFound(absent)
             home = session.get_one(Project, parent.project_id).workspace_id
-            caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home)
+            caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home, absent)
         project = project_for(session, caller, first, order.project_id)
         workspace = session.get_one(Workspace, project.workspace_id)
         governing = site_policies.of_workspace(session, workspace.id)
@@ -165,7 +167,7 @@ def _template(store: Store, caller: Caller, name: str) -> list[dict[str, Any]]:
         return []
     with store.transaction() as session:
         row = templates.find(session, name)
-        caller.require(Permission.VIEW_TEMPLATES, row.workspace_id)
+        caller.require(Permission.VIEW_TEMPLATES, row.workspace_id, locations.ABSENT.format(name))
         return [templates.for_experiments(row)]
 
 

@@ -285,14 +285,17 @@ def _validation_metric(name: str) -> ColumnElement[Any]:
 
 
 def check_all(store: Store, caller: Caller, trial_ids: Sequence[int]) -> None:
-    """Raises Forbidden when one of them is in a workspace where the caller lacks the request's permission."""
-    if caller.workspaces is None:
-        return
-    query = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
-    query = query.join(Trial, Trial.experiment_id == Experiment.id).where(Trial.id.in_(trial_ids)).distinct()
+    """Raises NotFound for one that is not there, Forbidden when one of them is in a workspace where the caller lacks
+    the request's permission."""
+    query = select(Trial.id, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
+    query = query.join(Project, Project.id == Experiment.project_id).where(Trial.id.in_(trial_ids))
     with store.transaction() as session:
-        for workspace_id in session.scalars(query):
-            caller.check(workspace_id)
+        homes = {trial_id: workspace_id for trial_id, workspace_id in session.execute(query)}
+    for trial_id in trial_ids:
+        absent = f"There is no trial {trial_id}."
+        if trial_id not in homes:
+            raise NotFound(absent)
+        caller.check(homes[trial_id], absent)
 
 
 def tasks_of_trial(store: Store, trial_id: int) -> list[str]:

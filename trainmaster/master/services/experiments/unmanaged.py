@@ -209,9 +209,10 @@ def find_trial(store: Store, caller: Caller, experiment: str, trial: str) -> int
     query = query.join(Project, Project.id == Experiment.project_id)
     with store.transaction() as session:
         found = session.execute(query.where(Experiment.external_id == experiment, Trial.external_id == trial)).first()
+    absent = f"There is no trial {trial!r} of an experiment {experiment!r}."
     if found is None:
-        raise NotFound(f"There is no trial {trial!r} of an experiment {experiment!r}.")
-    caller.check(found.workspace_id)
+        raise NotFound(absent)
+    caller.check(found.workspace_id, absent)
     return int(found.id)
 
 
@@ -246,7 +247,7 @@ def _conducting_trial(
 
 
 def _check(session: Session, caller: Caller, row: Experiment) -> None:
-    caller.check(session.get_one(Project, row.project_id).workspace_id)
+    caller.check(session.get_one(Project, row.project_id).workspace_id, f"There is no experiment {row.id}.")
     if not caller.may_change(row.owner_id):
         raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
     if not row.unmanaged:

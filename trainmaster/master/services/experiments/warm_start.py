@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.errors import Invalid, NotFound
 
 
 def source_of(session: Session, caller: Caller, searcher: Mapping[str, Any]) -> uuid.UUID | None:
@@ -31,7 +31,7 @@ def _latest_of(session: Session, caller: Caller, trial_id: int) -> uuid.UUID:
     trial = session.get(Trial, trial_id)
     if trial is None:
         raise Invalid(f"{where}: there is no trial {trial_id}.")
-    _check_view(session, caller, trial.experiment_id)
+    _check_view(session, caller, trial.experiment_id, f"{where}: there is no trial {trial_id}.")
     if trial.latest_checkpoint is None:
         raise Invalid(f"{where}: trial {trial_id} has no checkpoint.")
     return trial.latest_checkpoint
@@ -46,13 +46,16 @@ def _checked(session: Session, caller: Caller, key: str) -> uuid.UUID:
     if found is None:
         raise Invalid(f"{where}: there is no checkpoint {key}.")
     if found.experiment_id is not None:
-        _check_view(session, caller, found.experiment_id)
+        _check_view(session, caller, found.experiment_id, f"{where}: there is no checkpoint {key}.")
     if found.state != "COMPLETED":
         raise Invalid(f"{where}: checkpoint {key} is {found.state}; only one that is COMPLETED can be loaded.")
     return found.uuid
 
 
-def _check_view(session: Session, caller: Caller, experiment_id: int) -> None:
+def _check_view(session: Session, caller: Caller, experiment_id: int, absent: str) -> None:
     home = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
     workspace_id = session.scalar(home.where(Experiment.id == experiment_id))
-    caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, workspace_id)
+    try:
+        caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, workspace_id, absent)
+    except NotFound as error:
+        raise Invalid(error.message) from None

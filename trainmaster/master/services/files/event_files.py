@@ -80,7 +80,7 @@ def _root(folder: Path) -> Path:
 def _folder(session: Session, settings: Settings, caller: Caller, row: Experiment) -> tuple[Path, bool]:
     """The folder of its event files, and whether the master mounts it. Raises Invalid, Forbidden."""
     home = session.get_one(Project, row.project_id).workspace_id
-    caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home)
+    caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home, f"There is no experiment {row.id}.")
     storage = row.config["checkpoint_storage"]
     folder = folder_of(settings, storage, row.id)
     if folder is None:

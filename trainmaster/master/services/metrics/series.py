@@ -128,8 +128,8 @@ def compare(
     with store.transaction() as session:
         one_moment(session)
         rows = [(trial, home) for trial, home in session.execute(query)]
-        for _, home in rows:
-            caller.check(home)
+        for trial, home in rows:
+            caller.check(home, f"There is no trial {trial.id}.")
         if missing := set(trial_ids) - {row.id for row, _ in rows}:
             raise NotFound(f"There is no trial {min(missing)}.")
         ids = [row.id for row, _ in rows]

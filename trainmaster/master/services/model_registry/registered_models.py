@@ -333,7 +333,7 @@ def _refuse_archived(row: Model) -> None:
 
 def _home(session: Session, caller: Caller, workspace_id: int | None, name: str | None) -> Workspace:
     row = workspaces.by_name(session, name) if name else workspaces.locked(session, workspace_id or UNCATEGORIZED)
-    caller.check(row.id)
+    caller.check(row.id, f"There is no workspace {name!r}." if name else f"There is no workspace {row.id}.")
     if row.archived:
         raise Invalid(f"The workspace {row.name!r} is archived; unarchive it first.")
     return row
@@ -362,13 +362,14 @@ def _registrable(session: Session, caller: Caller, key: str) -> Checkpoint:
         raise Invalid(f"{key!r} is not the UUID of a checkpoint.") from None
     if row is None:
         raise NotFound(f"There is no checkpoint {key}.")
+    experiment = session.get_one(Experiment, row.experiment_id) if row.experiment_id is not None else None
+    if experiment is not None:
+        home = session.get_one(Project, experiment.project_id).workspace_id
+        caller.check(home, f"There is no checkpoint {key}.")
     if row.state != "COMPLETED":
         raise Conflict(f"Checkpoint {key} is {row.state}: only one that is whole can be a version of a model.")
-    if row.experiment_id is not None:
-        experiment = session.get_one(Experiment, row.experiment_id)
-        if experiment.state.startswith("DELET"):
-            raise Conflict(f"The experiment of checkpoint {key} is being deleted.")
-        caller.check(session.get_one(Project, experiment.project_id).workspace_id)
+    if experiment is not None and experiment.state.startswith("DELET"):
+        raise Conflict(f"The experiment of checkpoint {key} is being deleted.")
     return row
 
 

@@ -105,9 +105,10 @@ def get(store: Store, project_id: int) -> ProjectView:
 def get_by_key(store: Store, caller: Caller, key: str) -> ProjectView:
     with store.transaction() as session:
         row = session.scalar(select(Project).where(Project.key == key))
+        absent = f"There is no project with the key {key!r}."
         if row is None:
-            raise NotFound(f"There is no project with the key {key!r}.")
-        caller.check(row.workspace_id)
+            raise NotFound(absent)
+        caller.check(row.workspace_id, absent)
         return _view(session, row.id)
 
 
@@ -177,7 +178,7 @@ def move(store: Store, caller: Caller, project_id: int, workspace_id: int) -> No
         row = changeable(session, caller, project_id)
         _refuse_archived(row)
         target = workspaces.locked(session, workspace_id)
-        caller.require(Permission.CREATE_PROJECT, workspace_id)
+        caller.require(Permission.CREATE_PROJECT, workspace_id, f"There is no workspace {workspace_id}.")
         _check_takes_projects(target)
         _free_name(session, workspace_id, row.name, row.id)
         keep_workspace(session, Experiment.project_id == row.id, session.get_one(Workspace, row.workspace_id))
@@ -226,7 +227,7 @@ def open_for(session: Session, caller: Caller, project_id: int) -> Project:
     row = session.get(Project, project_id)
     if row is None:
         raise NotFound(f"There is no project {project_id}.")
-    caller.check(row.workspace_id)
+    caller.check(row.workspace_id, f"There is no project {project_id}.")
     if row.archived or session.get_one(Workspace, row.workspace_id).archived:
         raise Invalid(f"The project {row.name!r} is archived; unarchive it first.")
     if row.state:

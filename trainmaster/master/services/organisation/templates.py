@@ -26,6 +26,7 @@ from trainmaster.config.validation import check
 from trainmaster.master.db.model_registry import Template
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.locations import ABSENT
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.organisation import workspaces
@@ -113,7 +114,7 @@ def find(session: Session, name: str, *, lock: bool = False) -> Template:
     """Raises NotFound."""
     row = session.get(Template, name, with_for_update=lock)
     if row is None:
-        raise NotFound(f"There is no template {name!r}; `det template list` shows those there are.")
+        raise NotFound(ABSENT.format(name))
     return row
 
 
@@ -143,7 +144,7 @@ def _mine(session: Session, clusters: Clusters, caller: Caller, name: str) -> Te
 
 
 def _check_owner(clusters: Clusters, caller: Caller, row: Template) -> None:
-    caller.check(row.workspace_id)
+    caller.check(row.workspace_id, ABSENT.format(row.name))
     if caller.admin or (row.owner_id is not None and caller.owns(row.owner_id)):
         return
     if caller.grants is None or clusters.run_as_users:
@@ -156,7 +157,7 @@ def _check_owner(clusters: Clusters, caller: Caller, row: Template) -> None:
 def _add(session: Session, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
     bounds.check_count(session, "things", "You have {} templates", Template.owner_id == caller.user_id)
     home = workspaces.locked(session, workspace_id or UNCATEGORIZED)
-    caller.check(home.id)
+    caller.check(home.id, f"There is no workspace {home.id}.")
     if home.archived:
         raise Invalid(f"The workspace {home.name!r} is archived; unarchive it first.")
     row = Template(name=_named(name), config=_checked(config), workspace_id=home.id, owner_id=caller.user_id)

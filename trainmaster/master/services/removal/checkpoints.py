@@ -109,7 +109,8 @@ def _mine(session: Session, caller: Caller, keys: Sequence[str]) -> list[Checkpo
             raise NotFound(f"There is no checkpoint {key}.")
         experiment = session.get(Experiment, row.experiment_id) if row.experiment_id else None
         if experiment is not None:
-            caller.check(session.get_one(Project, experiment.project_id).workspace_id)
+            home = session.get_one(Project, experiment.project_id).workspace_id
+            caller.check(home, f"There is no checkpoint {key}.")
         if not (caller.may_change(experiment.owner_id) if experiment else caller.admin):
             raise Forbidden(f"Checkpoint {key} belongs to somebody else.")
         found.append(row)

@@ -32,6 +32,7 @@ from trainmaster.master.services.organisation import pool_bindings, site_policie
 from trainmaster.master.services.scheduling.feasibility import refuse_impossible
 from trainmaster.master.services.store import Settings, Store, wake
 
+ABSENT = "There is no job {} that has not ended; `det job list` shows those there are."
 PRIORITIES = range(1, 100)
 MAX_WEIGHT = 1e6
 
@@ -87,7 +88,7 @@ def prioritise_task(
     if not state.terminal and state is not TaskState.STOPPING_CANCELED:
         change(store, settings, clusters, caller, [wanted])
         return
-    _refuse_others(settings, caller, _entry_of(row))
+    _refuse_others(settings, caller, _entry_of(row), job_id)
     _check(wanted)
 
 
@@ -103,7 +104,7 @@ class _Plan:
 
 def _planned(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: QueueChange) -> _Plan:
     entry = _find(store, wanted.job_id)
-    _refuse_others(settings, caller, entry)
+    _refuse_others(settings, caller, entry, wanted.job_id)
     _check(wanted)
     anchor_id = wanted.ahead_of or wanted.behind_of
     anchor = _find(store, anchor_id) if anchor_id else None
@@ -118,12 +119,12 @@ def _planned(store: Store, settings: Settings, clusters: Clusters, caller: Calle
     return _Plan(entry, target, anchor, _hub_of(target or clusters.resolve(entry.pool, entry.slots)))
 
 
-def _refuse_others(settings: Settings, caller: Caller, entry: _Entry) -> None:
-    """Raises Forbidden for a caller who may not change the entry."""
+def _refuse_others(settings: Settings, caller: Caller, entry: _Entry, job_id: str) -> None:
+    """Raises Forbidden for a caller who may not change the entry, NotFound for one who may not see it."""
     if entry.experiment_id is None and settings.roles:
-        caller.require(Permission.UPDATE_NSC, entry.workspace_id)
+        caller.require(Permission.UPDATE_NSC, entry.workspace_id, ABSENT.format(job_id))
     else:
-        caller.check(entry.workspace_id)
+        caller.check(entry.workspace_id, ABSENT.format(job_id))
     if not caller.may_change(entry.owner_id):
         raise Forbidden(f"{entry.name} belongs to somebody else; only its owner or an administrator may.")
     if settings.roles and settings.strict_queue:
@@ -161,7 +162,7 @@ def _find(store: Store, job_id: str) -> _Entry:
         return _Entry(str(row.id), row.id, row.owner_id, workspace_id, row.resource_pool, slots, row.config)
     if task is not None:
         return _entry_of(task)
-    raise NotFound(f"There is no job {job_id} that has not ended; `det job list` shows those there are.")
+    raise NotFound(ABSENT.format(job_id))
 
 
 def _entry_of(task: Standalone) -> _Entry:

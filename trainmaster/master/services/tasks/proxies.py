@@ -190,7 +190,8 @@ def enter(store: Store, settings: Settings, clusters: Clusters, service: JobServ
     shows = service.kind == TENSORBOARD
     if settings.roles:
         usual = Permission.VIEW_NSC if shows else Permission.UPDATE_NSC
-        caller.require(Permission.UPDATE_EXPERIMENT if service.kind == TRIAL else usual, service.workspace_id)
+        permission = Permission.UPDATE_EXPERIMENT if service.kind == TRIAL else usual
+        caller.require(permission, service.workspace_id, NOT_THERE.format(service.task_id))
     job = RunsAs(service.owner_id, service.workspace_id, service.cluster, service.account)
     if not shows and not may_open(store, clusters, caller, job):
         raise Forbidden(f"The task {service.task_id} belongs to somebody else.")

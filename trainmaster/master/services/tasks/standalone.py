@@ -177,8 +177,8 @@ def _family(store: Store, caller: Caller, task_id: str) -> list[str]:
     members = select(whole.c.task_id, Standalone.workspace_id).join(Standalone, Standalone.task_id == whole.c.task_id)
     with store.autocommit() as session:
         found = session.execute(members.order_by(whole.c.depth, whole.c.task_id)).all()
-    for _, workspace_id in found:
-        caller.check(workspace_id)
+    for member, workspace_id in found:
+        caller.check(workspace_id, f"There is no task {member}.")
     return [member for member, _ in found]
 
 

@@ -19,6 +19,7 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Job, Task, Workspace
 from trainmaster.master.lifecycle.standalone import Created, TaskState
 from trainmaster.master.services import bounds
+from trainmaster.master.services.access import locations
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
@@ -170,7 +171,7 @@ def plan(
             given = {**_copied(session, caller, order.forked_from), **_mapping(given)}
         if order.template:
             row = templates.find(session, order.template)
-            caller.require(Permission.VIEW_TEMPLATES, row.workspace_id)
+            caller.require(Permission.VIEW_TEMPLATES, row.workspace_id, locations.ABSENT.format(order.template))
             shared = [templates.for_tasks(row)]
     # Workspace and pool decide which defaults apply, so they are read before those are merged.
     first = _parsed(given, [*shared, *defaults.of_pool("")])
@@ -243,7 +244,7 @@ def _home(session: Session, caller: Caller, order: TaskOrder, config: TaskConfig
         found = session.scalar(named) if config.workspace else session.get(Workspace, HOME)
     if found is None:
         raise NotFound(f"There is no workspace {order.workspace_id or config.workspace!r}.")
-    caller.check(found.id)
+    caller.check(found.id, f"There is no workspace {order.workspace_id or config.workspace!r}.")
     if found.archived:
         raise NotFound(
             f"The workspace {found.name!r} is not found among those that take tasks: it is archived; unarchive it."
@@ -269,7 +270,7 @@ def _mine(session: Session, caller: Caller, task_id: str, what: str, *, lock: bo
     found = session.get(Standalone, task_id, with_for_update=lock)
     if found is None:
         raise NotFound(f"There is no task {task_id}.")
-    caller.check(found.workspace_id)
+    caller.check(found.workspace_id, f"There is no task {task_id}.")
     if not caller.may_change(found.owner_id):
         raise Forbidden(f"Task {task_id} belongs to somebody else, and cannot {what}.")
     return found

@@ -1,4 +1,5 @@
 /** Tables as CSV and JSON. */
+import { HIDDEN } from "./format.js";
 
 /** @typedef {string | number | boolean | null | undefined | string[]} Cell */
 
@@ -12,16 +13,26 @@ export function csv(head, rows) {
     return `${lines.join("\r\n")}\r\n`;
 }
 
-/**
- * A text that a spreadsheet would take for a formula gets an apostrophe, as the master's own CSV has it.
- * @param {Cell} value
- */
+/** @param {Cell} value */
 function csvCell(value) {
     if (value === null || value === undefined) return "";
     if (typeof value === "number" || typeof value === "boolean") return String(value);
-    const text = Array.isArray(value) ? value.join(";") : value;
-    const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    return textCell(Array.isArray(value) ? value.join(";") : value);
+}
+
+// What spreadsheets take for the beginning of a formula, also in full width; blanks before it do not matter.
+const FORMULA = /^[=+\-@\uff1d\uff0b\uff0d\uff20]/;
+const NUMBER = /^[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$/;
+
+/**
+ * A text as a cell that no spreadsheet takes for a formula, quoted where a separator of any language is in it. The same
+ * as in `trainmaster/texts.py`.
+ * @param {string} text
+ */
+export function textCell(text) {
+    const formula = FORMULA.test(text.replace(HIDDEN, "").trimStart()) && !NUMBER.test(text);
+    const safe = formula || /^[\t\r\n]/.test(text) ? `'${text}` : text;
+    return /[",;\t\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 /**

@@ -136,9 +136,9 @@ function milliseconds(moment) {
     return Number.isNaN(at) ? null : at;
 }
 
-// Characters that turn or hide what follows them: in a name they could make it look like another one.
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it looks for
-const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+// Characters that nobody sees, or that turn what follows them: in a name they could make it look like another one. The
+// same as in `trainmaster/texts.py`.
+export const HIDDEN = /[\p{Cc}\p{Cs}\p{DI}\u2028\u2029\ufff9-\ufffb]/gu;
 
 /**
  * A user's text with its hidden characters made visible, and cut where it is longer than anything a person reads.
