@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import stat
 
 import pytest
 
@@ -224,6 +226,26 @@ def test_tensorboard_files_are_copied_when_they_change(tmp_path):
     event.write_text("one two")
     files.upload()
     assert (tmp_path / "target" / "sub" / "events.1").read_text() == "one two"
+
+
+def test_folders_of_event_files_let_other_accounts_make_theirs(tmp_path):
+    tmp_path.chmod(0o1777)
+    shared = [tmp_path, tmp_path / "cluster", tmp_path / "cluster" / "tensorboard"]
+    target = shared[-1] / "1" / "trial" / "2"
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "events").write_text("one")
+    before = os.umask(0o022)
+    try:
+        TensorboardFiles(tmp_path / "local", target, 0, shared).upload()
+    finally:
+        os.umask(before)
+    assert (target / "events").read_text() == "one"
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in shared] == [0o1777] * 3
+    assert stat.S_IMODE((shared[-1] / "1").stat().st_mode) == 0o700
+    if os.geteuid() == 0:
+        os.chown(shared[-1] / "1", 4711, 4711)
+        with pytest.raises(PermissionError, match="belongs to another account"):
+            TensorboardFiles(tmp_path / "local", target, 0, shared).upload()
 
 
 def test_the_profiler_reads_this_machine():

@@ -336,6 +336,33 @@ def test_a_new_link_changes_new_jobs_only(
     wait_for(lambda: not queued(slurm_cluster, "tmalice"), "the end of the first job")
 
 
+def doctor(process: MasterProcess, *words: str) -> subprocess.CompletedProcess[str]:
+    command = ["-m", "trainmaster.cli.admin", "doctor", "--config", str(process.config), "--data", str(process.data)]
+    environment = {"PYTHONPATH": str(process.folder / "source")}
+    return run_as(SERVICE, [sys.executable, *command, *words], environment=environment)
+
+
+def test_doctor_finds_a_folder_of_checkpoints_that_is_the_masters_alone(
+    process: MasterProcess, people: dict[str, Master]
+) -> None:
+    checkpoints = process.folder / "checkpoints"
+    account = pwd.getpwnam(SERVICE)
+    before = checkpoints.stat()
+    os.chown(checkpoints, account.pw_uid, account.pw_gid)
+    checkpoints.chmod(0o755)
+    try:
+        done = doctor(process)
+    finally:
+        os.chown(checkpoints, before.st_uid, before.st_gid)
+        checkpoints.chmod(0o1777)
+    assert done.returncode == 1
+    named = f"{checkpoints} (mode 0755, uid {account.pw_uid})"
+    assert f"WRONG  checkpoint_storage: users cannot make files in {named}" in done.stdout
+    for person in ("tmalice", "tmbob"):  # linked
+        assert f"WRONG  checkpoint_storage: {person} cannot make files in {named}" in done.stdout
+        assert f"{person} can write to {checkpoints}" in doctor(process, "--account", person).stdout
+
+
 def test_doctor_finds_nothing_wrong(process: MasterProcess) -> None:
     command = ["-m", "trainmaster.cli.admin", "doctor", "--config", str(process.config), "--data", str(process.data)]
     environment = {"PYTHONPATH": str(process.folder / "source")}

@@ -89,6 +89,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_place(p)
     p.add_argument("--image", action="append", default=[], help="also check that this image can be used")
+    p.add_argument(
+        "--account",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="also check the folders of jobs as this account (default: some that users are linked to)",
+    )
     p.set_defaults(run=_doctor, parser=p)
     return parser
 
@@ -152,7 +159,7 @@ def _doctor(args: argparse.Namespace) -> int:
     config = _config(args)
     if config is None:
         return 1
-    return doctor.examine(config, _data(args, config.data), args.image)
+    return doctor.examine(config, _data(args, config.data), args.image, args.account)
 
 
 def _config(args: argparse.Namespace) -> MasterConfig | None:

@@ -73,5 +73,7 @@ def _show(args: argparse.Namespace, read: Read) -> int:
         case "sudoers":
             print(setup.sudoers_line(account, program, group))
         case _:
-            sys.stdout.write(setup.steps(policy, roots or ["/shared/trainmaster/jobs"], account, program, group))
+            sys.stdout.write(
+                setup.steps(policy, roots or ["/shared/trainmaster/jobs"], account, program, group, storages)
+            )
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, Mapping, Optional, Union
+from typing import Any, List, Mapping, Optional, Union
 
 from trainmaster.core.checkpoint import CheckpointContext
 from trainmaster.core.distributed import DistributedContext, single
@@ -169,6 +169,7 @@ def _in_job(
         runtime.run_dir / ("tensorboard-%d" % distributed.rank),
         _tensorboard_target(storage, info),
         distributed.rank,
+        _shared_with_others(storage, info),
     )
     auto = TensorboardMode(tensorboard_mode) is TensorboardMode.AUTO
     preempt = PreemptContext(distributed, PreemptMode(preempt_mode), runtime.run_dir, reports)
@@ -214,15 +215,15 @@ def _local(
 
 def _tensorboard_target(storage: Storage, info: ClusterInfo) -> Path:
     trial = info.trial
-    return (
-        storage.root
-        / info.cluster_id
-        / "tensorboard"
-        / "experiment"
-        / str(trial.experiment_id)
-        / "trial"
-        / str(trial.trial_id)
-    )
+    return _shared_with_others(storage, info)[-1] / str(trial.experiment_id) / "trial" / str(trial.trial_id)
+
+
+def _shared_with_others(storage: Storage, info: ClusterInfo) -> List[Path]:
+    """The folders of event files that trainings of all accounts use, each in the one before."""
+    found = [storage.root]
+    for name in (info.cluster_id, "tensorboard", "experiment"):
+        found.append(found[-1] / name)
+    return found
 
 
 def _nothing() -> None:

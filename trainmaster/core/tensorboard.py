@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import enum
+import errno
 import logging
+import os
+import stat
 from pathlib import Path
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
 logger = logging.getLogger("trainmaster.core")
 
@@ -30,11 +33,13 @@ def unchanged(path: Path, _: int) -> Path:
 class TensorboardFiles:
     """One rank's folder of event files, and the folder they are copied to."""
 
-    def __init__(self, local: Path, target: Optional[Path], rank: int) -> None:
-        """`target` is None where nothing is to be copied."""
+    def __init__(self, local: Path, target: Optional[Path], rank: int, shared: Sequence[Path] = ()) -> None:
+        """`target` is None where nothing is to be copied. `shared`: the folders above it that trainings of all accounts
+        use, the storage first, each in the one before."""
         self.local = local
         self._target = target
         self._rank = rank
+        self._shared = shared
         self._copied: Dict[Path, Tuple[int, int]] = {}  # what is there already: size, time of change (ns)
 
     def upload(
@@ -47,7 +52,7 @@ class TensorboardFiles:
             return
         import shutil  # most trainings write no such files
 
-        self._target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_target(self._target)
 
         for path in sorted(self.local.rglob("*")):
             if not path.is_file() or not selector(path):
@@ -60,6 +65,34 @@ class TensorboardFiles:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(str(path), str(target))
             self._copied[path] = state
+
+    def _make_target(self, target: Path) -> None:
+        """Make the folder. Raises OSError."""
+        own = target
+        if self._shared:
+            own = self._shared[-1] / target.relative_to(self._shared[-1]).parts[0]
+            if self._make_shared():
+                own.mkdir(mode=0o700, exist_ok=True)
+                # Names are numbers that count up: another account may have made a folder of this one.
+                if own.stat().st_uid != os.geteuid():
+                    raise PermissionError(errno.EPERM, "it belongs to another account", str(own))
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target.mkdir(parents=True, exist_ok=True)
+
+    def _make_shared(self) -> bool:
+        """Make the folders that all accounts use, sticky like /tmp where the storage is. Returns whether it is."""
+        root, *below = self._shared
+        root.mkdir(parents=True, exist_ok=True)
+        open_to_all = stat.S_ISVTX | stat.S_IWOTH
+        sticky = root.stat().st_mode & open_to_all == open_to_all
+        for folder in below:
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            if sticky:
+                folder.chmod(0o1777)
+        return sticky
 
     def upload_quietly(self) -> None:
         """`upload` that logs a failure instead of raising it."""

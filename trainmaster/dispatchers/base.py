@@ -46,6 +46,7 @@ from trainmaster.dispatchers.contract_types import ContainerSpec as ContainerSpe
 from trainmaster.dispatchers.contract_types import DeviceMount as DeviceMount
 from trainmaster.dispatchers.contract_types import Explanation as Explanation
 from trainmaster.dispatchers.contract_types import ExternalJob as ExternalJob
+from trainmaster.dispatchers.contract_types import FolderFacts as FolderFacts
 from trainmaster.dispatchers.contract_types import JobFeature as JobFeature
 from trainmaster.dispatchers.contract_types import JobFile as JobFile
 from trainmaster.dispatchers.contract_types import JobRef as JobRef
@@ -280,6 +281,15 @@ class Dispatcher(Protocol):
 
     def close(self) -> None:
         """Close connections and end threads. Jobs keep running. Nothing is called afterwards."""
+
+
+@runtime_checkable
+class SeesFolders(Protocol):
+    """A dispatcher that can tell what accounts may do with folders of its cluster, for `trainmaster doctor`."""
+
+    def folders(self, paths: Sequence[str], user: str | None) -> Mapping[str, FolderFacts | None]:
+        """Return what `user` (None: the account of the master there) finds at each path; None where it sees nothing.
+        Raises Rejected, Transient, Unreachable."""
 
 
 class HeldFiles(Protocol):

@@ -290,6 +290,16 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class FolderFacts:
+    """A folder as an account sees it. `readable`: it may list and enter it; `writable`: it may make files in it."""
+
+    mode: int  # as of stat(2)
+    owner: int  # uid
+    readable: bool
+    writable: bool
+
+
+@dataclass(frozen=True)
 class Capabilities:
     """Scheduler, abilities and problems of a cluster, as found by `probe`."""
 

@@ -8,27 +8,31 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sqlalchemy import text
+from sqlalchemy import select, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from trainmaster.config.master import MasterConfig
 from trainmaster.config.storage import SharedFs
 from trainmaster.dispatchers.base import ContainerSpec, DispatcherError, JobSpec
-from trainmaster.master import exposure
+from trainmaster.master import exposure, shared_roots
 from trainmaster.master.db import migrate
 from trainmaster.master.db.binaries import NoServer, find_binaries
+from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
+from trainmaster.master.db.tables import User
 from trainmaster.master.findings import Finding
 from trainmaster.master.serve import CannotServe, database_url
 from trainmaster.master.services.clusters.clusters import Cluster, namesake
 from trainmaster.master.site import BadSite, job_root_of, make_cluster
 
+ACCOUNTS = 3  # of users, that are tried
 LOW_DISK = 2 * 1024**3  # bytes
 
 
-def examine(config: MasterConfig, data: Path, images: Sequence[str]) -> int:
+def examine(config: MasterConfig, data: Path, images: Sequence[str], accounts: Sequence[str] = ()) -> int:
     """Prints every finding; returns 0 when nothing is wrong, else 1. Leaves nothing behind."""
     bad = 0
-    for finding in _findings(config, data, images):
+    for finding in _findings(config, data, images, accounts):
         bad += finding.bad
         mark = "WRONG" if finding.bad else "note " if finding.fix else "ok   "
         print(f"{mark}  {finding.subject}: {finding.text}")
@@ -38,7 +42,7 @@ def examine(config: MasterConfig, data: Path, images: Sequence[str]) -> int:
     return 1 if bad else 0
 
 
-def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterator[Finding]:
+def _findings(config: MasterConfig, data: Path, images: Sequence[str], accounts: Sequence[str]) -> Iterator[Finding]:
     yield from _folder(data)
     yield from _database(config, data)
     names: dict[str, str] = {}  # of pools -> their cluster
@@ -53,10 +57,13 @@ def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterat
                 yield Finding(f"cluster {manager.cluster_name}", str(error), "Correct the configuration.", bad=True)
                 continue
             yield from _cluster(cluster, images, names)
+            tried = (accounts or _linked_accounts(config, data)) if cluster.facts.runs_as_users else ()
+            yield from shared_roots.findings(config, manager, cluster, job_root_of(manager, data), data, tried)
             cluster.dispatcher.close()
         yield from _shared_folder(cluster, job_root_of(manager, data), shared=manager.shared_folder)
     storage = config.checkpoint_storage
-    if isinstance(storage, SharedFs) and storage.host_path is not None:
+    as_users = any(manager.facts().runs_as_users for manager in config.managers)
+    if isinstance(storage, SharedFs) and storage.host_path is not None and not as_users:
         yield from _writable("checkpoint_storage", Path(storage.host_path))
     yield from exposure.findings(config, data)
 
@@ -99,6 +106,17 @@ def _database(config: MasterConfig, data: Path) -> Iterator[Finding]:
         yield Finding("database", f"{where} does not answer: {reason}", "Check db: in the configuration.", bad=True)
     else:
         yield Finding("database", f"{where}, PostgreSQL {server}, schema {revision}")
+
+
+def _linked_accounts(config: MasterConfig, data: Path) -> Sequence[str]:
+    """Return some of the accounts that users are linked to; none where the database does not answer."""
+    try:
+        engine = make_engine(database_url(config.db) if config.db else EmbeddedServer(data).url)
+        with engine.connect() as connection:
+            found = select(User.agent_user).where(User.agent_user.is_not(None), User.active).order_by(User.id)
+            return list(dict.fromkeys(filter(None, connection.scalars(found))))[:ACCOUNTS]
+    except (CannotServe, SQLAlchemyError):
+        return ()
 
 
 def _cluster(cluster: Cluster, images: Sequence[str], names: dict[str, str]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -13,9 +13,9 @@ from trainmaster.dispatchers.access import helper_client, openssh_transport
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation, SshClient, SshOptions, is_account_name
 from trainmaster.dispatchers.access.helper_client import HelperClient
 from trainmaster.dispatchers.access.inspection import Inspection
-from trainmaster.dispatchers.access.remote import RemoteFiles, RemoteFolder, RemoteShell, announce
+from trainmaster.dispatchers.access.remote import RemoteFiles, RemoteFolder, RemoteShell, announce, folder_facts
 from trainmaster.dispatchers.access.transport import LocalTransport, ProgramTransport
-from trainmaster.dispatchers.base import HeldFiles, JobFile, JobRef, Problem, Remains, StreamPosition
+from trainmaster.dispatchers.base import FolderFacts, HeldFiles, JobFile, JobRef, Problem, Remains, StreamPosition
 from trainmaster.dispatchers.command_runner import DEFAULT_PATH, Runner, Shell
 from trainmaster.dispatchers.folder import JobFolder, check_token, shelf_of
 
@@ -131,6 +131,12 @@ class Access:
         return Inspection(
             self._options, self._root, self.account, self.shell(), self._inspector(), installed
         ).problems()
+
+    def folders(self, paths: Sequence[str], user: str | None) -> Mapping[str, FolderFacts | None]:
+        """Return what `user` (None: the account of the master) finds at each path; None where nothing can be seen.
+        Raises Rejected, Transient, Unreachable."""
+        there = self._inspector() if self._whom(user) is None else self._helper(self._whom(user))
+        return folder_facts(there, paths)
 
     def close(self) -> None:
         """Close all connections; commands that run are interrupted."""

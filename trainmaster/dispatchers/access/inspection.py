@@ -85,7 +85,7 @@ class Inspection:
         for path, known in facts.items():
             if path == str(self._root) or known is None:
                 continue
-            mode, owner = known
+            mode, owner = known[:2]
             if owner != 0 or (mode & 0o022 and not mode & stat.S_ISVTX):
                 text = f"{path} can be changed by other accounts than root, who could then act as any user."
                 found.append(Problem(text, f"chown root:root {path} && chmod go-w {path}", fatal=True))

@@ -11,7 +11,16 @@ from typing import Any
 
 from trainmaster.dispatchers.access.helper_client import FailedInHelper, HelperClient, RefusedByHelper
 from trainmaster.dispatchers.access.transport import ConnectionLost, ProgramNotStarted
-from trainmaster.dispatchers.base import JobFile, Rejected, Remains, StreamPosition, Transient, Unreachable, sentence
+from trainmaster.dispatchers.base import (
+    FolderFacts,
+    JobFile,
+    Rejected,
+    Remains,
+    StreamPosition,
+    Transient,
+    Unreachable,
+    sentence,
+)
 from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.folder import check_names, copied, parted, piece_of, shared_folders, stage_in_rounds
 from trainmaster.dispatchers.jobfolder import helper, job_files, own_files, trees
@@ -149,6 +158,16 @@ def announce(there: HelperClient, root: Path, url: str) -> int:
     Rejected, Transient, Unreachable."""
     with _in_words(f"The master's address cannot be written into {root}"):
         return int(there.ask("announce", FOLDER_DEADLINE, root=str(root), url=url)["owner"])
+
+
+def folder_facts(there: HelperClient, paths: Sequence[str]) -> dict[str, FolderFacts | None]:
+    """Ask for what an account finds at each path. Raises Rejected, Transient, Unreachable."""
+    with _in_words("Folders cannot be checked"):
+        listed = there.ask("check", FOLDER_DEADLINE, paths=list(paths))["paths"]
+    return {
+        path: None if known is None else FolderFacts(known[0], known[1], bool(known[2]), bool(known[3]))
+        for path, known in listed.items()
+    }
 
 
 @contextmanager

@@ -44,10 +44,15 @@ def policy(
 
 
 def steps(
-    policy_text: str, roots: Sequence[str], account: str = ACCOUNT, program: str = HELPER, group: str = GROUP
+    policy_text: str,
+    roots: Sequence[str],
+    account: str = ACCOUNT,
+    program: str = HELPER,
+    group: str = GROUP,
+    storages: Sequence[str] = (),
 ) -> str:
     """Return the installation steps, for root on the machine that has the scheduler's commands."""
-    folders = "\n".join(f"   mkdir -p {root} && chmod 1777 {root}" for root in roots)
+    folders = "\n".join(f"   mkdir -p {root} && chmod 1777 {root}" for root in (*roots, *storages))
     return f"""\
 To run jobs as the users who submit them, root installs this on the machine that has the scheduler's commands.
 
@@ -61,8 +66,8 @@ To run jobs as the users who submit them, root installs this on the machine that
    the master, {group} a group of all users whose jobs it may run; no SETENV, no wildcards, never root:
    {sudoers_line(account, program, group)}
 
-4. The folder of jobs, in which each user makes folders that no other user can enter (sticky, like /tmp), on a file
-   system that all nodes see:
+4. The folders of jobs and of checkpoints, in which each user makes folders that no other user can enter (sticky, like
+   /tmp), on a file system that all nodes see:
 {folders}
 
 5. In the master's configuration, in the section of the resource manager:
@@ -72,7 +77,8 @@ To run jobs as the users who submit them, root installs this on the machine that
 6. For each person, by an administrator of the master:
    det user link-with-agent-user NAME --agent-uid UID --agent-user ACCOUNT --agent-gid GID --agent-group GROUP
 
-Then `trainmaster doctor` reports whether anything is missing, or can be changed by other accounts than root.
+Then `trainmaster doctor` reports whether anything is missing, or can be changed by other accounts than root, and tries
+the folders as users (--account NAME).
 """
 
 

@@ -21,6 +21,7 @@ from trainmaster.containers import (
 )
 from trainmaster.dispatchers.access.access import Access, JobFolderAccess
 from trainmaster.dispatchers.base import (
+    FolderFacts,
     HeldFiles,
     JobSpec,
     Problem,
@@ -192,6 +193,9 @@ class BatchDispatcher:
 
     def files(self, user: str | None) -> HeldFiles | None:
         return self._access.files(user)
+
+    def folders(self, paths: Sequence[str], user: str | None) -> Mapping[str, FolderFacts | None]:
+        return self._access.folders(paths, user)
 
     def announce(self, url: str) -> int:
         return self._access.announce(url)

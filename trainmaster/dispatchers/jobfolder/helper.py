@@ -53,7 +53,7 @@ from trainmaster.dispatchers.jobfolder.own_files import RequestFailed, RequestRe
 from trainmaster.dispatchers.jobfolder.shared_files import SharedContent
 from trainmaster.dispatchers.jobfolder.trees import Rules, Unfinished, Untouched, remove
 
-VERSION = 3
+VERSION = 4
 SLURM = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")
 PROGRAMS = (*SLURM, "qsub", "qstat", "qselect", "qdel", "qsig", "pbsnodes")
 DENIED_GROUPS = ("root", "wheel", "sudo", "admin", "docker", "lxd", "disk", "shadow")
@@ -285,12 +285,14 @@ def answer(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _facts(path: str) -> Optional[List[int]]:
-    """Return mode and owner of `path`; None when it cannot be read."""
+    """Return mode and owner of `path`, and whether this account may read there, and make files there; None when it
+    cannot be seen."""
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return [found.st_mode, found.st_uid]
+    may = [os.access(path, os.R_OK | os.X_OK), os.access(path, os.W_OK | os.X_OK)]
+    return [found.st_mode, found.st_uid, *map(int, may)]
 
 
 def main() -> int:
