@@ -269,7 +269,7 @@ def test_going_on_from_the_latest_checkpoint(master: MasterProcess, user: Api, j
 @pytest.mark.parametrize(
     ("overrides", "word"),
     [
-        ("name: other", "name"),
+        ("project: other", "project"),
         ("searcher: {name: random, metric: loss, max_trials: 2}", "single"),
         ("max_restart: 3", "max_restarts"),
         ("a: [", "YAML"),

@@ -10,7 +10,7 @@ def missing_in(searcher: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[
     """Sentences on what a trial's first validation lacks. `searcher`: the section of the configuration."""
     metric, units = str(searcher.get("metric") or ""), str(searcher.get("time_metric") or "")
     found = []
-    if metric not in metrics:
+    if metric and metric not in metrics:
         found.append(f"{no_metric(metric, metrics)}. The search compares trials by it: searcher.metric names it.")
     if units not in ("", "batches") and units not in metrics:
         found.append(

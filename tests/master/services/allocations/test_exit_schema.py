@@ -29,6 +29,7 @@ GOOD: dict[str, Any] = {
     "evidence": "ValueError: no data",
     "failed_rank": 3,
     "failed_at": 1795242767.75,
+    "fault": "port 7001 of this job was taken by account mallory, which listens there",
     "spool": {"core": 12, "log-0": 3},
 }
 

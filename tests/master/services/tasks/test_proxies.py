@@ -11,7 +11,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import ROLES
 from trainmaster.master.services.addresses import networks
 from trainmaster.master.services.clusters.clusters import Clusters
-from trainmaster.master.services.errors import Forbidden
+from trainmaster.master.services.errors import Forbidden, NotFound
 from trainmaster.master.services.store import Settings, Store
 from trainmaster.master.services.tasks import proxies
 from trainmaster.master.services.tasks.proxies import JobService, enter
@@ -30,7 +30,7 @@ def enters(settings: Settings, kind: str, caller: Caller) -> bool:
     try:
         # No job runs as anybody's account, so that the database is not asked.
         enter(cast(Store, None), settings, Clusters([]), service(kind), caller)
-    except Forbidden:
+    except (Forbidden, NotFound):
         return False
     return True
 

@@ -207,8 +207,9 @@ def store_reports(
     if shown and not spoiled:
         text = f"The searcher's metric {name!r} is {shown}: it counts as the worst value, and never as the best."
         orchestrator.say(trial.task_id, text, "WARNING")
+    searcher = experiment.config.get("searcher") or {}  # an unmanaged experiment need not have one
     if trial.latest_validation is not None and not validated:
-        for text in awaited.missing_in(experiment.config["searcher"], trial.latest_validation["metrics"]["avgMetrics"]):
+        for text in awaited.missing_in(searcher, trial.latest_validation["metrics"]["avgMetrics"]):
             orchestrator.say(trial.task_id, text, "WARNING")
 
 
