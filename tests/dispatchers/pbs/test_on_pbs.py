@@ -13,7 +13,7 @@ from tests.support.pbs.site import PbsSite, run_suite_as
 
 # Reasons why a test may be left out, with the number of tests that have them: all but the first are a site's nature.
 BY_DESIGN = {
-    "without a container no value of the user's reaches the script": 1,
+    "without a container no user value reaches the script": 1,
     "this PBS has one slot: no job can have two nodes": 3,
     "this PBS has one host": 2,
     "the job ran on another machine": 1,
