@@ -16,7 +16,7 @@ from typing import Literal
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from trainmaster.master.api import cookies
@@ -31,6 +31,7 @@ from trainmaster.master.api.dependencies import (
     peer_of,
     user_of,
 )
+from trainmaster.master.api.redirects import HOME, inside, redirect
 from trainmaster.master.api.shapes import Body, Shape, User
 from trainmaster.master.services.access import identity, tickets
 from trainmaster.master.services.access.permissions import Permission
@@ -43,7 +44,6 @@ LIFE = 7 * 86400  # seconds that a browser keeps the session's cookie: the sessi
 KNOWN_FOR = 365 * 86400  # seconds for which a browser keeps the mark that distinguishes it from guessers
 FORM_LIFE = 3600  # seconds in which a served form may be sent
 LONGEST_FORM = 16 * 1024  # bytes
-HOME = "/ui/"
 _STYLE = "body{font:16px sans-serif;max-width:22em;margin:15vh auto}input,button{font:inherit;width:100%;margin:.2em 0 1em;padding:.4em;box-sizing:border-box}"  # noqa: E501
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Log in</title>
@@ -76,7 +76,7 @@ async def send_form(request: Request, services: UsesServices) -> Response:
         return _form(services, request, to, error.message, 403)
     except HTTPException as error:
         return _form(services, request, to, str(error.detail), error.status_code)
-    back = RedirectResponse(inside(to), 303)
+    back = redirect(to)
     _set_session(request, back, answer)
     return back
 
@@ -173,12 +173,6 @@ def ticket(body: PostTicket, services: UsesServices, caller: UserCaller) -> Tick
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
-
-
-def inside(to: str) -> str:
-    """`to` if it is a path of the master's, else the start page: a form leads nowhere else."""
-    fine = to.startswith("/") and not to.startswith("//") and to.isascii() and to.isprintable() and "\\" not in to
-    return to if fine and len(to) < 4096 else HOME
 
 
 def _form(services: Services, request: Request, to: str, said: str = "", status: int = 200) -> HTMLResponse:
