@@ -94,11 +94,13 @@ class PageSession(Shape):
 
 
 class PostSession(LoginRequest):
-    """A name with its password, or a ticket for the page."""
+    """A name with its password, or a ticket for the page; with `look` the answer is whom the ticket signs in, and
+    nothing else happens."""
 
     username: str = ""
     password: str = ""
     ticket: str = ""
+    look: bool = False
 
 
 @router.get("/session")
@@ -125,6 +127,9 @@ async def begin(request: Request, body: PostSession, services: UsesServices) -> 
     """Logs in a user of a web page: like `/api/v1/auth/login`, with the token in a cookie only."""
     if request.headers.get(PAGE[0]) != PAGE[1]:
         raise Forbidden("This is for the master's own page, which must send X-Trainmaster: page.")
+    if body.look:
+        user = await services.threads.check("", peer_of(request), tickets.shown_user, services.store, body.ticket)
+        return JSONResponse({"user": User.of(user).model_dump(mode="json", by_alias=True)})
     if body.ticket:
         token, user = await services.threads.check(
             "", peer_of(request), tickets.enter, services.store, body.ticket, _origin(request)
