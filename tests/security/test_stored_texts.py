@@ -20,9 +20,10 @@ from tests.support.api.jobs import Job, create, jobs_of
 from tests.support.master import MasterProcess, wait_for
 from tests.support.security.bodies import BODIES
 from trainmaster.master import app
+from trainmaster.master.api.field_limits import ELSEWHERE, LENGTHS
 from trainmaster.master.api.job_route import JobRoute
 from trainmaster.master.api.permissions import ENDPOINTS, Rule
-from trainmaster.master.api.shapes import ELSEWHERE, LENGTHS, Storable
+from trainmaster.master.api.shapes import Storable
 from trainmaster.master.services.errors import Invalid
 
 Json = dict[str, Any]
