@@ -150,7 +150,7 @@ FULL: dict[str, Any] = {
         "job_id": "played-1", "run_id": "r", "num_nodes": 1, "node_name": "m", "slot_ids": [], "addresses": []
     },
     "POST /api/x1/allocations/{allocation_id}/reports": {
-        "stream": "core", "records": [{"t": 1.0, "kind": "checkpoint", "uuid": "u", "metadata": {}, "resources": {}}]
+        "stream": "core", "records": [{"t": 1.0, "uuid": "u", "metadata": {}, "resources": {}, "kind": "checkpoint"}]
     },
     "POST /api/v1/trials/{trial_id}/runner/metadata": {"state": "s"},
     "POST /api/v1/trials/{trial_id}/early_exit": {"reason": "r"},
