@@ -5,17 +5,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from tests.support.docker.hosts import HubServer
 from tests.support.master import wait_for
 from trainmaster.agent.master_link import MasterLink, MustLeave, NotEnrolled, NotGiven
-from trainmaster.agent_protocol.messages import AgentReport, SlotFact
+from trainmaster.agent_protocol.messages import MAX_CONTAINERS, AgentReport, SlotFact
 from trainmaster.dispatchers.base import ContainerSpec, JobSpec, Rejected, Setup, SlotType, StagedFile
 from trainmaster.dispatchers.docker import DockerDispatcher
 from trainmaster.dispatchers.docker.enrolment import Enrolment
 from trainmaster.dispatchers.hub import AlreadyEnrolled, WrongKey
+from trainmaster.dispatchers.jobfolder.helper import DENIED_GROUPS
 
 OPTIONS = {"resource_pools": [{"pool_name": "default"}], "poll_interval": 0.2}
 
@@ -138,3 +141,59 @@ def test_what_the_master_keeps_of_a_secret_is_a_hash_for_its_owner_alone(tmp_pat
     assert secret not in kept.read_text()
     assert {path.stat().st_mode & 0o777 for path in (kept, enrolment.key_file)} == {0o600}
     assert Enrolment(tmp_path, None).accepts("a", secret)  # another master of the same folder
+
+
+# -- sizes ----------------------------------------------------------------------------------------------------------
+
+
+def unlimited(model: type[BaseModel], above: str = "") -> Iterator[str]:
+    """Fields of a message, and of those inside it, that may be of any size."""
+    for name, field in model.model_fields.items():
+        schema = TypeAdapter(Annotated[field.annotation, field]).json_schema()
+        yield from (f"{above}{name}{path}" for path in _unlimited(schema, schema.get("$defs", {})))
+
+
+def _unlimited(schema: dict[str, Any], known: dict[str, Any]) -> Iterator[str]:
+    schema = known[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    for one in schema.get("anyOf", ()):
+        yield from _unlimited(one, known)
+    kind = schema.get("type")
+    if kind == "string" and not {"maxLength", "pattern", "enum", "const"} & schema.keys():
+        yield ""
+    if kind == "array":
+        if "maxItems" not in schema:
+            yield "[]"
+        yield from (f"[]{path}" for path in _unlimited(schema["items"], known))
+    if kind == "integer" and not {"maximum", "exclusiveMaximum"} & schema.keys():
+        yield ""
+    for name, inner in schema.get("properties", {}).items():
+        yield from (f".{name}{path}" for path in _unlimited(inner, known))
+
+
+def test_nothing_that_an_agent_reports_is_of_any_size() -> None:
+    """A new field fails here until it has a limit. Of slots' numbers the hub takes those that the agent has."""
+    assert set(unlimited(AgentReport)) == {"containers[].slot_ids[]"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"addresses": ["1" * 300]},
+        {"addresses": ["10.0.0.1"] * 65},
+        {"containers": [{"token": "t", "job_id": "j", "state": "running"}] * (MAX_CONTAINERS + 1)},
+        {"containers": [{"token": "t", "job_id": "j", "state": "running", "slot_ids": list(range(2000))}]},
+        {"containers": [{"token": "t", "job_id": "j", "state": "running", "exit_code": 2**40}]},
+    ],
+    ids=["long address", "addresses", "containers", "slots", "exit code"],
+)
+def test_a_report_with_more_than_fits_is_refused(more: dict[str, Any]) -> None:
+    said = {"hostname": "h", "version": "1", "instance": "i"}
+    AgentReport.model_validate(said)
+    with pytest.raises(ValidationError):
+        AgentReport.model_validate(said | more)
+
+
+def test_groups_that_are_as_good_as_root_run_no_jobs() -> None:
+    """Of today's distributions: what owns an engine's socket, a hypervisor, disks or memory."""
+    for name in ("podman", "incus-admin", "incus", "libvirt", "microk8s", "kmem", "containerd"):
+        assert name in DENIED_GROUPS

@@ -20,9 +20,10 @@ from tests.support.api.jobs import Job, create, jobs_of
 from tests.support.master import MasterProcess, wait_for
 from tests.support.security.bodies import BODIES
 from trainmaster.master import app
+from trainmaster.master.api.field_limits import ELSEWHERE, LENGTHS
 from trainmaster.master.api.job_route import JobRoute
 from trainmaster.master.api.permissions import ENDPOINTS, Rule
-from trainmaster.master.api.shapes import ELSEWHERE, LENGTHS, Storable
+from trainmaster.master.api.shapes import Storable
 from trainmaster.master.services.errors import Invalid
 
 Json = dict[str, Any]
@@ -149,7 +150,7 @@ FULL: dict[str, Any] = {
         "job_id": "played-1", "run_id": "r", "num_nodes": 1, "node_name": "m", "slot_ids": [], "addresses": []
     },
     "POST /api/x1/allocations/{allocation_id}/reports": {
-        "stream": "core", "records": [{"t": 1.0, "kind": "checkpoint", "uuid": "u", "metadata": {}, "resources": {}}]
+        "stream": "core", "records": [{"t": 1.0, "uuid": "u", "metadata": {}, "resources": {}, "kind": "checkpoint"}]
     },
     "POST /api/v1/trials/{trial_id}/runner/metadata": {"state": "s"},
     "POST /api/v1/trials/{trial_id}/early_exit": {"reason": "r"},

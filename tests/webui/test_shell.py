@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import APIResponse, Route, expect
 
+from tests.api.conftest import log_in
+from tests.support.api.http import Api
 from tests.support.master import MasterProcess
 from tests.support.webui.chromium import Visit, picture, until, violations
 from tests.support.webui.prefix import KEPT, STRIPPED, behind
@@ -53,7 +55,7 @@ def test_a_link_from_a_terminal_signs_in_with_one_press(
     found = visit(master.url)
     page = found.page
     page.goto(link)
-    button = page.get_by_role("button", name="Sign in by this link")
+    button = page.get_by_role("button", name="Sign in as determined")
     expect(button).to_be_focused()
     picture(page, pictures, "sign-in-by-link")
     page.keyboard.press("Enter")
@@ -65,8 +67,25 @@ def test_a_link_from_a_terminal_signs_in_with_one_press(
     page.get_by_role("menuitem", name="Sign out").click()
     expect(page.get_by_label("Name")).to_be_visible()
     page.goto(link)
-    page.get_by_role("button", name="Sign in by this link").click()
     expect(page.get_by_text("The ticket is not valid")).to_be_visible()
+
+
+def test_a_link_says_whom_it_signs_in_and_who_is_signed_in_now(visitor: Visit, master: MasterProcess) -> None:
+    """A colleague's link would lead into the colleague's account."""
+    admin = Api(master.url, log_in(master, "admin"))
+    ticket = admin.post("/api/x1/tickets", {"purpose": "page"}).json["ticket"]
+    page = visitor.page
+    page.goto(f"{master.url}/ui/sign-in?ticket={ticket}")
+    expect(page.get_by_text("This link signs in admin.")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_text("You are signed in as determined, and would go on as admin.")
+    visitor.page.reload()  # looking has not spent it
+    expect(page.get_by_role("button", name="Sign in as admin")).to_be_visible()
+    body = {"ticket": ticket, "look": True}
+    assert admin.call("POST", "/session", body).status == 403  # not from a page
+    page_header = {"X-Trainmaster": "page"}
+    assert admin.call("POST", "/session", body, headers=page_header).json["user"]["username"] == "admin"
+    for wrong in ("x", "", admin.post("/api/x1/tickets", {"purpose": "live"}).json["ticket"]):
+        assert admin.call("POST", "/session", {**body, "ticket": wrong}, headers=page_header).status == 401
 
 
 def test_wrong_passwords_are_told_and_too_many_wait(

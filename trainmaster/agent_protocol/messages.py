@@ -23,6 +23,8 @@ REGISTRY_LOGIN = "secrets/registry.json"
 """Among the files of a job: how an agent logs in where the job's image is, as Docker's AuthConfig. It travels with the
 files, to the one agent that starts the job, and never in an order; the agent keeps it from the job."""
 MAX_SLOTS = 1024  # of one agent
+MAX_CONTAINERS = 10_000  # of one agent, those included that have ended and whose files it still has
+MAX_NODES = 100_000  # of one job
 
 Sentence = Annotated[str, Field(max_length=MAX_TEXT)]
 
@@ -73,18 +75,18 @@ class ContainerReport(Wire):
 
     token: str = Field(pattern=f"^{TOKEN}$")
     job_id: str = Field(max_length=128)
-    node_rank: int = Field(0, ge=0)
-    num_nodes: int = Field(1, ge=1)
-    slot_ids: tuple[int, ...] = ()
+    node_rank: int = Field(0, ge=0, lt=MAX_NODES)
+    num_nodes: int = Field(1, ge=1, le=MAX_NODES)
+    slot_ids: tuple[int, ...] = Field(default=(), max_length=MAX_SLOTS)
     state: ContainerState
     container_id: str = Field("", max_length=128)
-    exit_code: int | None = None
+    exit_code: int | None = Field(default=None, ge=-(2**31), lt=2**31)
     oom: bool = False
     message: Sentence = ""
     blame: Blame = Blame.NOBODY
     started_at: float | None = None
     finished_at: float | None = None
-    delivered: tuple[Delivery, ...] = ()
+    delivered: tuple[Delivery, ...] = Field(default=(), max_length=16)
     handed_in: bool = False  # the files that it left have reached the master, or never can
 
 
@@ -96,8 +98,8 @@ class AgentReport(Wire):
     instance: str = Field(max_length=64)  # id of the process: it changes when the agent is restarted
     pool: str = Field("", max_length=256)
     slots: tuple[SlotFact, ...] = Field((), max_length=MAX_SLOTS)
-    addresses: tuple[str, ...] = Field((), max_length=64)
-    containers: tuple[ContainerReport, ...] = ()
+    addresses: tuple[Annotated[str, Field(max_length=256)], ...] = Field((), max_length=64)
+    containers: tuple[ContainerReport, ...] = Field(default=(), max_length=MAX_CONTAINERS)
     leaving: bool = False  # it was asked, on its own machine, to take no more jobs
     problem: Sentence = ""  # why it cannot run containers now
     known: str = Field("", max_length=64)  # revision of the orders that it has

@@ -56,7 +56,12 @@ from trainmaster.dispatchers.jobfolder.trees import Rules, Unfinished, Untouched
 VERSION = 4
 SLURM = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")
 PROGRAMS = (*SLURM, "qsub", "qstat", "qselect", "qdel", "qsig", "pbsnodes")
-DENIED_GROUPS = ("root", "wheel", "sudo", "admin", "docker", "lxd", "disk", "shadow")
+# Whose members are as good as root: they may become it, own an engine's or a hypervisor's socket, or read and write
+# disks, memory or passwords. No names that sites also use for people, such as staff.
+DENIED_GROUPS = (
+    *("root", "wheel", "sudo", "admin", "shadow", "disk", "kmem", "docker", "podman", "containerd", "lxd", "incus"),
+    *("incus-admin", "microk8s", "snap_microk8s", "libvirt"),
+)
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 SITES = PATH + ":/opt/slurm/bin:/opt/pbs/bin"  # where the scheduler's commands are searched
 FREE = {"SLURM_TIME_FORMAT": "%s"}  # variables that a caller may always set so

@@ -7,12 +7,14 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse
 
+from trainmaster.master.api.redirects import redirect
+
 router = APIRouter(tags=["proxy"])
 
 
 @router.get("/det/interactive/{task_id}/{rest:path}", response_class=RedirectResponse, status_code=307)
-async def interactive(task_id: str, rest: str) -> str:
+async def interactive(task_id: str, rest: str) -> RedirectResponse:
     """Redirects to the task's own pages. The rest of the path holds its kind, name and pool, which Determined's page
     shows meanwhile."""
     del rest
-    return f"/proxy/{quote(task_id, safe='')}/"
+    return redirect(f"/proxy/{quote(task_id, safe='')}/", 307)

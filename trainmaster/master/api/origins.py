@@ -6,6 +6,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
+from urllib.parse import quote, unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -14,7 +15,7 @@ from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.services import addresses
 from trainmaster.master.services.addresses import Network
 
-_NODE = re.compile(r"/node/[^/]+/\d{1,5}(?=/)")
+_NODE = re.compile(rb"/node/[^/]+/\d{1,5}(?=/)")
 SERVICES = "trainmaster.services"  # in the scope of a request to the services' own origin
 
 
@@ -66,10 +67,12 @@ class Portal:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket") and (found := _NODE.match(scope["path"])):
-            raw = bytes(scope.get("raw_path") or b"")
-            kept = {"raw_path": b"/" + raw.split(b"/", 4)[-1]} if raw.count(b"/") > 3 else {}
-            scope = {**scope, "path": scope["path"][found.end() :], **kept}
+        if scope["type"] in ("http", "websocket"):
+            # The path as it was sent decides, and the decoded one follows: cut apart, they could end up different.
+            raw = bytes(scope.get("raw_path") or quote(scope["path"]).encode())
+            if found := _NODE.match(raw):
+                raw = raw[found.end() :]
+                scope = {**scope, "path": unquote(raw.decode("latin-1")), "raw_path": raw}
         await self._app(scope, receive, send)
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from trainmaster.master.api import cookies
@@ -31,6 +31,7 @@ from trainmaster.master.api.dependencies import (
     peer_of,
     user_of,
 )
+from trainmaster.master.api.redirects import HOME, inside, redirect
 from trainmaster.master.api.shapes import Body, Shape, User
 from trainmaster.master.services.access import identity, tickets
 from trainmaster.master.services.access.permissions import Permission
@@ -43,7 +44,6 @@ LIFE = 7 * 86400  # seconds that a browser keeps the session's cookie: the sessi
 KNOWN_FOR = 365 * 86400  # seconds for which a browser keeps the mark that distinguishes it from guessers
 FORM_LIFE = 3600  # seconds in which a served form may be sent
 LONGEST_FORM = 16 * 1024  # bytes
-HOME = "/ui/"
 _STYLE = "body{font:16px sans-serif;max-width:22em;margin:15vh auto}input,button{font:inherit;width:100%;margin:.2em 0 1em;padding:.4em;box-sizing:border-box}"  # noqa: E501
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Log in</title>
@@ -76,7 +76,7 @@ async def send_form(request: Request, services: UsesServices) -> Response:
         return _form(services, request, to, error.message, 403)
     except HTTPException as error:
         return _form(services, request, to, str(error.detail), error.status_code)
-    back = RedirectResponse(inside(to), 303)
+    back = redirect(to)
     _set_session(request, back, answer)
     return back
 
@@ -94,11 +94,13 @@ class PageSession(Shape):
 
 
 class PostSession(LoginRequest):
-    """A name with its password, or a ticket for the page."""
+    """A name with its password, or a ticket for the page; with `look` the answer is whom the ticket signs in, and
+    nothing else happens."""
 
     username: str = ""
     password: str = ""
     ticket: str = ""
+    look: bool = False
 
 
 @router.get("/session")
@@ -125,6 +127,9 @@ async def begin(request: Request, body: PostSession, services: UsesServices) -> 
     """Logs in a user of a web page: like `/api/v1/auth/login`, with the token in a cookie only."""
     if request.headers.get(PAGE[0]) != PAGE[1]:
         raise Forbidden("This is for the master's own page, which must send X-Trainmaster: page.")
+    if body.look:
+        user = await services.threads.check("", peer_of(request), tickets.shown_user, services.store, body.ticket)
+        return JSONResponse({"user": User.of(user).model_dump(mode="json", by_alias=True)})
     if body.ticket:
         token, user = await services.threads.check(
             "", peer_of(request), tickets.enter, services.store, body.ticket, _origin(request)
@@ -173,12 +178,6 @@ def ticket(body: PostTicket, services: UsesServices, caller: UserCaller) -> Tick
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
-
-
-def inside(to: str) -> str:
-    """`to` if it is a path of the master's, else the start page: a form leads nowhere else."""
-    fine = to.startswith("/") and not to.startswith("//") and to.isascii() and to.isprintable() and "\\" not in to
-    return to if fine and len(to) < 4096 else HOME
 
 
 def _form(services: Services, request: Request, to: str, said: str = "", status: int = 200) -> HTMLResponse:

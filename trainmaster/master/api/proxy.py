@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request, WebSocket
-from fastapi.responses import RedirectResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 from websockets.typing import Subprotocol
@@ -22,6 +23,7 @@ from trainmaster.master.api.dependencies import Services, UsesServices, in_heade
 from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.api.guard import SCOPE_KEY, Guard
 from trainmaster.master.api.origins import SERVICES
+from trainmaster.master.api.redirects import redirect
 from trainmaster.master.api.security_headers import PASSED_ON
 from trainmaster.master.api.visits import Visit, admit, asked_for, lead_in, query_of, ticket_of, with_pass
 from trainmaster.master.services.errors import NotFound, ServiceError, Unauthenticated
@@ -149,7 +151,7 @@ def _host(service: JobService) -> str:
 @router.api_route("/proxy/{service_id}", methods=METHODS, include_in_schema=False)
 async def without_slash(service_id: str, request: Request) -> Response:
     query = f"?{request.url.query}" if request.url.query else ""
-    return RedirectResponse(f"/proxy/{service_id}/{query}", 308)
+    return redirect(f"/proxy/{quote(service_id, safe=':')}/{query}", 308)
 
 
 async def _admitted(services: Services, connection: HTTPConnection, service_id: str) -> Visit:

@@ -10,13 +10,11 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
 
-from trainmaster.config.limits import in_force
 from trainmaster.config.secrets import masked, masked_text
+from trainmaster.master.api import field_limits
 from trainmaster.master.db import tables
 from trainmaster.master.lifecycle.states import AllocationState
-from trainmaster.master.services import bounds
 from trainmaster.master.services.clusters.clusters import ServedPool
-from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments.experiments import ExperimentView
 from trainmaster.master.services.paging import Window
 
@@ -65,32 +63,9 @@ class Storable(BaseModel):
 
     @model_validator(mode="after")
     def _within_limits(self) -> Self:
-        """Raises Invalid for a body over its limits. Fields with limits of their own are checked elsewhere."""
-        for name, value in self:
-            if value is None or isinstance(value, int | float) or name in ELSEWHERE:
-                continue
-            if isinstance(value, str):
-                bounds.check_length(value, LENGTHS.get(name, "name"), f"{name} ({value:.40} ...)")
-            elif isinstance(value, list):
-                _check_list(name, value)
-            elif isinstance(value, dict):
-                if name == "metadata":
-                    bounds.check_metadata(value)
-                else:
-                    bounds.check_value(value, name)
+        """Raises Invalid."""
+        field_limits.check(self)
         return self
-
-
-def _check_list(name: str, value: list[Any]) -> None:
-    key = "labels" if name == "labels" else "ids"
-    if excess := in_force().over(key, len(value), f"{name} has {{}} entries"):
-        raise Invalid(excess)
-    for entry in value:
-        if isinstance(entry, str):
-            bounds.check_length(entry, "name", f"An entry of {name} ({entry:.40} ...)")
-        elif isinstance(entry, dict | list):
-            bounds.check_value(value, name)
-            return
 
 
 class Body(Storable):
@@ -103,34 +78,6 @@ class Body(Storable):
     @classmethod
     def _without_nulls(cls, data: Any) -> Any:
         return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
-
-
-# Limits of texts whose names these are, for characters; of all others it is `name`.
-LENGTHS: Mapping[str, str] = {
-    **dict.fromkeys(("description", "notes", "contents", "comment", "message"), "text"),
-    **dict.fromkeys(("value", "url", "data", "filter", "sort", "path"), "text"),
-}
-# Fields that are checked elsewhere: where.
-ELSEWHERE: Mapping[str, str] = {
-    "config": "limits.config: config/source.py",
-    "override_config": "limits.config: config/source.py",
-    "config_policies": "limits.config: config/source.py",
-    "content": "limits.context: services/files/context_archive.py",
-    "model_definition": "limits.context: services/files/context_archive.py",
-    "context_directory": "limits.context: services/files/context_archive.py",
-    "files": "limits.context: services/files/context_archive.py",
-    "log": "cut: services/logs/log_store.py",
-    "logs": "lines, each of which is checked; limits.request_values",
-    "records": "services/allocations/job_reports.py, services/allocations/job_log.py",
-    "reports": "pieces of streams, each of which is checked",
-    "avg_metrics": "limits.report_values, limits.metric_names: services/metrics/metric_reports.py",
-    "batch_metrics": "limits.report_values: services/allocations/reporting.py",
-    "training": "dropped",
-    "resources": "limits.checkpoint_files: services/bounds.py",
-    "checkpoint": "limits.metadata: services/bounds.py",
-    "addresses": "64 of 256 characters: api/job_reports.py",
-    "accelerator_uuids": "limits.job_entry: services/allocations/harness.py",
-}
 
 
 class Error(Shape):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from fastapi import Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 from starlette.requests import HTTPConnection
 
 from trainmaster.master.api import cookies
@@ -25,6 +25,7 @@ from trainmaster.master.api.dependencies import (
 )
 from trainmaster.master.api.guard import Behind
 from trainmaster.master.api.origins import SERVICES
+from trainmaster.master.api.redirects import redirect, redirect_to_services
 from trainmaster.master.services.access import tickets
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Forbidden, NotFound, Unauthenticated
@@ -115,7 +116,7 @@ def lead_in(services: Services, request: Request, name: str, error: Unauthentica
             pass  # the session has ended
     if "text/html" not in request.headers.get("accept", ""):
         raise error
-    return RedirectResponse(f"/login?{urlencode({'to': here})}", 303)
+    return redirect(f"/login?{urlencode({'to': here})}")
 
 
 def _pass_on(services: Services, request: Request, name: str, caller: Caller, here: str) -> Response:
@@ -124,13 +125,13 @@ def _pass_on(services: Services, request: Request, name: str, caller: Caller, he
         return with_pass(services, request, name, caller, here)
     ticket = tickets.issue(services.store, caller, tickets.service_of(task_id))
     joint = "&" if "?" in here else "?"
-    return RedirectResponse(f"{services.services_url}{here}{joint}{TICKET}={ticket}", 303)
+    return redirect_to_services(services.services_url, f"{here}{joint}{TICKET}={ticket}")
 
 
 def with_pass(services: Services, request: Request, name: str, caller: Caller, here: str) -> Response:
     if caller.session_id is None:
         raise Forbidden("A pass is for the sessions of users.")
-    back = RedirectResponse(here, 303)
+    back = redirect(here)
     word = tickets.pass_for(services.settings, caller.session_id, name.partition(":")[0])
     secure = request.url.scheme == "https"
     path = f"/proxy/{quote(name, safe=':')}/"

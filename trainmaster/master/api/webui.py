@@ -28,6 +28,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from trainmaster.master.api import cookies
 from trainmaster.master.api.dependencies import UsesServices, stranger
+from trainmaster.master.api.redirects import redirect_below
 from trainmaster.master.services.errors import NotFound
 
 router = APIRouter(include_in_schema=False)
@@ -184,12 +185,12 @@ FILES = Files(FOLDER)
 
 @router.get("/")
 async def home() -> RedirectResponse:
-    return RedirectResponse("ui/")
+    return redirect_below("ui/")
 
 
 @router.get("/ui")
 async def start() -> RedirectResponse:
-    return RedirectResponse("ui/")
+    return redirect_below("ui/")
 
 
 @router.get("/ui/a/{mark}/{name:path}", dependencies=[Depends(stranger)])

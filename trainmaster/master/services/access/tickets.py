@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import delete, func
+from sqlalchemy import delete, func, select
 from sqlalchemy.exc import IntegrityError
 
 from trainmaster.master.db.tables import Ticket, User
@@ -74,6 +74,16 @@ def issue_for_page(store: Store, caller: Caller) -> str:
     if caller.session_id is not None and not identity.is_logged_in(store, caller.session_id):
         raise Forbidden("An access token makes no link for the page: log in with `det user login` first.")
     return issue(store, caller, PAGE, LIFE_OF_LINK)
+
+
+def shown_user(store: Store, ticket: str) -> User:
+    """The user whom a link for the page signs in; the ticket stays good. Raises Unauthenticated, NotActive."""
+    mine = select(Ticket.session_id, Ticket.purpose, Ticket.expires_at)
+    with store.autocommit() as session:
+        row = session.execute(mine.where(Ticket.ticket_hash == identity.digest(ticket))).first()
+    if row is None or row.purpose != PAGE or row.expires_at < now():
+        raise Unauthenticated(_SPENT.format(LIFE_OF_LINK))
+    return identity.get_user(store, identity.by_session(store, row.session_id).user_id)
 
 
 def enter(store: Store, ticket: str, origin: str) -> tuple[str, User]:

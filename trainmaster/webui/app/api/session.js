@@ -29,6 +29,14 @@ export async function signIn(given) {
     await readSession();
 }
 
+/**
+ * The name of the user whom a link signs in; the link stays good.
+ * @param {string} ticket
+ */
+export async function ownerOfLink(ticket) {
+    return (await send("POST", "session", { ticket, look: true })).user.username;
+}
+
 export async function signOut() {
     signingOut.value = true;
     try {
