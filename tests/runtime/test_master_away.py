@@ -10,6 +10,7 @@ import time
 from tests.runtime.test_whole_job import archive
 from tests.support.runtime.master import FakeMaster
 from tests.support.runtime.waiting import until
+from trainmaster.runtime import reporting
 
 STEPS = """
 import os, time
@@ -225,3 +226,31 @@ def test_a_master_that_hangs_at_the_last_call_is_asked_once(stage, tmp_path):
     master.awake.set()
     master.wait(lambda: [call for call in master.requests if call.endswith("/exit")])
     assert len([call for call in master.requests if call.endswith("/exit")]) == 1
+
+
+def test_a_job_whose_master_is_gone_for_good_ends(stage):
+    job, master = stage("echo began; exec sleep 600", orphaned_after=1.0)
+    process = job.start()
+    until(lambda: "began" in master.lines())
+    master.vanish()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "the master has given no sign for" in output
+
+
+def test_a_job_whose_folder_is_gone_ends_when_its_master_is_away(tmp_path, monkeypatch):
+    """What it reports would be read by nobody. A file system that is away for a moment ends nothing."""
+    clock, ended = [1000.0], []
+    monkeypatch.setattr(reporting.time, "monotonic", lambda: clock[0])
+    one = reporting.Reporting.__new__(reporting.Reporting)
+    one._folder, one._orphaned_after, one._orphaned, one._folder_gone_at = str(tmp_path / "job"), 0.0, False, None
+    one._on_gone, one.log = lambda: ended.append(clock[0]), lambda text: None
+    (tmp_path / "job").mkdir()
+    for step in range(10):
+        clock[0] += 20.0
+        if step in (3, 5):
+            (tmp_path / "job").rmdir()
+        elif step == 4:
+            (tmp_path / "job").mkdir()
+        one._handle_silence(20.0 * step)
+    assert ended == [1000.0 + 10 * 20.0]

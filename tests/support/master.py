@@ -7,6 +7,7 @@ import contextlib
 import os
 import pwd
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -58,6 +59,20 @@ def wait_for(look: Callable[[], T | None], what: str, deadline: float = 60.0, ev
         pause = min(1.5 * pause, every)
 
 
+ORPHANED_AFTER = 1200  # seconds; no test is as long
+
+
+def _ending_its_jobs(config: str) -> str:
+    """The configuration, so that jobs of this machine end soon after a master that a test did not stop."""
+    if "orphaned_after" in config:
+        return config
+    key = f"orphaned_after: {ORPHANED_AFTER}"
+    if "resource_manager:" not in config:
+        return f"{config}\nresource_manager: {{type: local, {key}}}\n"
+    text = re.sub(r"\{type: local\b", f"{{type: local, {key}", config)
+    return re.sub(r"^( +)type: local$", rf"\1type: local\n\1{key}", text, flags=re.MULTILINE)
+
+
 class MasterProcess:
     """`trainmaster serve` in a process of its own. `user`: run it as that account (needs root).
 
@@ -92,7 +107,7 @@ class MasterProcess:
         self._transports: list[Transport] = []
         self._looked_at = 0  # bytes of the log
         self.config = folder / "master.yaml"
-        self.config.write_text(config)
+        self.config.write_text(_ending_its_jobs(config))
         if user:
             account = pwd.getpwnam(user)
             for path in (folder, self.config):

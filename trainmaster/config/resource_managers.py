@@ -33,6 +33,7 @@ class ClusterFacts:
     shows_external: bool = False  # its snapshots hold other people's jobs
     project_source: str = ""  # what the scheduler's accounting is told: project, workspace, label, label:PREFIX
     walltime_grace: int = 120  # seconds before a time limit at which a trial is asked to leave
+    orphaned_after: float = 0.0  # seconds without a sign of the master until a job ends; 0: it goes on
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ class JobDescription(Record):
     final_patience: float = 10.0  # how long a master that is away is waited for at the end
     term_grace: float = 5.0  # between a SIGTERM from the scheduler and the one the user's process gets
     kill_grace: float = 10.0  # between SIGTERM and SIGKILL for the user's processes
+    orphaned_after: float = 0.0  # of a master that gives no sign, until the job ends; 0: it never does
     environment: Mapping[str, str] = {}
 
     @property
@@ -116,6 +117,7 @@ def read_job(folder: str) -> JobDescription:
         final_patience=take.number("final_patience", JobDescription.final_patience),
         term_grace=take.number("term_grace", JobDescription.term_grace),
         kill_grace=take.number("kill_grace", JobDescription.kill_grace),
+        orphaned_after=take.number("orphaned_after", JobDescription.orphaned_after),
         environment=take.texts("environment"),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional
@@ -19,6 +20,7 @@ from trainmaster.runtime.spool import Stream
 
 _LOG_LINGER = 0.5  # seconds that a log line waits for others to be sent with it
 _WITHOUT_DISK = 120.0  # seconds to wait for an absent master when the disk is full too
+_FOLDER_GONE = 60.0  # seconds; a file system of the site may be away for a moment
 _GOES_WITH_EXIT = 200  # records at the end of a stream that are sent with the exit record
 _CORE_LINGER = 0.1  # the same for a report that no call waits for
 
@@ -45,6 +47,9 @@ class Reporting:
         self._on_gone = on_gone
         self._folder = job.folder
         self._patience = job.final_patience
+        self._orphaned_after = job.orphaned_after
+        self._folder_gone_at: Optional[float] = None
+        self._orphaned = False
         self._finished = False
         # Re-entrant: a full disk is logged while a line is being added.
         self._log_lock = threading.RLock()
@@ -183,10 +188,26 @@ class Reporting:
             self._allocation + "/reports",
             facts.node_rank,
             on_answer=self._handle_answer,
+            on_silence=self._handle_silence,
             log=self.log,
             linger=linger,
             heartbeat=heartbeat,
         )
+
+    def _handle_silence(self, seconds: float) -> None:
+        """End the job of a master that is gone for good: nobody would ever read what it reports."""
+        now = time.monotonic()
+        self._folder_gone_at = None if os.path.isdir(self._folder) else self._folder_gone_at or now
+        if 0 < self._orphaned_after < seconds:
+            why = "the master has given no sign for %.0f s" % seconds
+        elif self._folder_gone_at is not None and now - self._folder_gone_at > _FOLDER_GONE:
+            why = "the master gives no sign, and the job's folder is gone"
+        else:
+            return
+        if not self._orphaned:
+            self._orphaned = True
+            self.log("%s: this job ends" % why)
+            self._on_gone()
 
     def _handle_answer(self, answer: Mapping[str, Any]) -> None:
         preempt = answer.get("preempt")

@@ -35,10 +35,12 @@ class Shipper(threading.Thread):
         node_rank: int,
         *,
         on_answer: Callable[[Mapping[str, Any]], None],
+        on_silence: Callable[[float], None],
         log: Callable[[str], None],
         linger: float,
         heartbeat: Optional[float] = None,
     ) -> None:
+        """`on_silence` is called after each failure, with the seconds for which the master has taken nothing."""
         super().__init__(name="ship-" + stream.name, daemon=True)
         self.online = True
         self._stream = stream
@@ -46,6 +48,7 @@ class Shipper(threading.Thread):
         self._path = path
         self._node_rank = node_rank
         self._on_answer = on_answer
+        self._on_silence = on_silence
         self._log = log
         self._linger = linger
         self._heartbeat = heartbeat
@@ -160,6 +163,7 @@ class Shipper(threading.Thread):
                     self._stream.save_acked()
                     saved = self._last_good
                 continue
+            self._on_silence(time.monotonic() - self._last_good)
             wait = self._backoff.next(self._asked_to_wait)
             if self._finishing is not None:
                 # A master that asks for more patience than is left reads the rest from the job folder.

@@ -21,7 +21,7 @@ from trainmaster.dispatchers.base import JobRef, JobState, Rejected, Setup, Sign
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.local import LocalDispatcher
 from trainmaster.dispatchers.local.local_job import LocalJob, LocalJobStatus
-from trainmaster.dispatchers.local.processes import Process
+from trainmaster.dispatchers.local.processes import Process, boot_id
 
 LEAVES_A_CHILD = """
 import os, subprocess, sys
@@ -314,6 +314,48 @@ def test_what_a_job_leaves_running_is_ended(bench: Bench) -> None:
     assert bench.ended(ref).state is JobState.COMPLETED
     pid = int((bench.folder(ref) / "child").read_text())
     wait(lambda: has_ended(pid), "its child's end")
+
+
+@pytest.fixture
+def scratch(setup: Setup, tmp_path: Path) -> Iterator[tuple[Bench, Path]]:
+    """Jobs with their temporary files in a folder of their own."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    made = replace(setup, options={**setup.options, "scratch": [str(folder)]})
+    dispatcher = LocalDispatcher(made)
+    bench = Bench(dispatcher, made, pool="default", slot_type=SlotType.CPU)
+    yield bench, folder
+    bench.clean()
+    dispatcher.close()
+
+
+def test_a_killed_job_leaves_no_temporary_files(scratch: tuple[Bench, Path]) -> None:
+    bench, folder = scratch
+    ref = bench.submit(programs.STUBBORN)
+    bench.ready(ref)
+    (private,) = folder.iterdir()
+    (private / "tmp" / "left").write_text("x")
+    bench.dispatcher.cancel([ref])
+    assert bench.ended(ref).state is JobState.CANCELLED
+    wait(lambda: list(folder.iterdir()) == [], "the removal of its folder")
+
+
+def test_the_next_job_removes_what_a_killed_one_left_and_nothing_else(scratch: tuple[Bench, Path]) -> None:
+    bench, folder = scratch
+    boot = boot_id().partition("-")[0]
+    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    left, alive, of_another_node, other = (
+        folder / name for name in (f"tm.{dead}.{boot}.1", f"tm.{os.getpid()}.{boot}.2", f"tm.{dead}.0000.3", "mine")
+    )
+    for each in (left, alive, of_another_node, other):
+        (each / "tmp").mkdir(parents=True)
+    (folder / f"tm.{dead}.{boot}.4").symlink_to(other)
+    assert bench.ended(bench.submit(programs.ENDS_WELL)).state is JobState.COMPLETED
+    wait(lambda: not left.exists(), "the removal of the folder")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [alive.name, of_another_node.name, other.name, f"tm.{dead}.{boot}.4"]
+    )
+    assert (other / "tmp").exists()
 
 
 def test_a_job_killed_by_a_signal_says_which(bench: Bench) -> None:

@@ -25,7 +25,7 @@ from trainmaster.dispatchers.command_runner import DEFAULT_PATH
 from trainmaster.dispatchers.folder import TOKEN
 from trainmaster.dispatchers.local.local_job import YOUNG, LocalJob
 from trainmaster.dispatchers.local.options import LocalOptions
-from trainmaster.dispatchers.local.processes import kill_job, marks_alive
+from trainmaster.dispatchers.local.processes import kill_job, marks_alive, remove_leftovers
 from trainmaster.files import replace_file
 from trainmaster.inherited import with_own_limits
 from trainmaster.templates import render
@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 BUSY_PAUSE = 0.1  # seconds between two passes while jobs run or wait
 IDLE_PAUSE = 5.0
 ALL_EVERY = 5.0  # seconds between two passes over all jobs without a wake-up; in between only those with slots count
+UNTIDY = 1.0  # seconds for which folders that a killed job left are looked for
+KILLED = ("killed", "vanished")  # `LocalJobStatus.raw` of jobs whose script did not end by itself
+_TMP = "/tmp"  # noqa: S108 where jobs have their temporary files
 JOB_SCRIPT = "local_job.sh"
 MAX_STARTS = 5  # of a job script that ends without having begun (a full disk, a folder taken away)
 
@@ -56,6 +59,7 @@ class LocalQueue:
         self._over: set[str] = set()  # tokens of ended jobs, whose folders need no further check
         self._terminated: set[str] = set()
         self._starts: dict[str, int] = {}
+        self._untidy_until = 0.0  # a killed job's processes are gone a moment later, and leave their folder
 
     def jobs(self) -> list[LocalJob]:
         """All jobs that exist, in no order."""
@@ -154,8 +158,10 @@ class LocalQueue:
                     self._active.append(job)
                     taken |= set(slots)
             self._sweep(over)
+            if time.monotonic() < self._untidy_until:
+                remove_leftovers([*self._options.scratch, _base_environment().get("TMPDIR", _TMP), _TMP])
             self._start_what_fits([job for _, job in sorted(waiting, key=lambda pair: pair[0])], taken)
-            busy = bool(waiting or self._active)
+            busy = bool(waiting or self._active or time.monotonic() < self._untidy_until)
             self._all_at = time.monotonic() + (ALL_EVERY if busy else 0.0)
         return busy
 
@@ -252,6 +258,8 @@ class LocalQueue:
             process = job.process
             if process is not None and job.mark in left:
                 kill_job(process, job.mark)
+            if job.status().raw in KILLED:
+                self._untidy_until = time.monotonic() + UNTIDY
             self._over.add(job.token)
 
     @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from trainmaster.config.resource_managers import DispatcherOptions, SlotTypeName
+from trainmaster.config.resource_managers import ClusterFacts, DispatcherOptions, SlotTypeName
 from trainmaster.config.shapes import AbsolutePath, Name, Positive
 from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
 from trainmaster.dispatchers.base import Rejected, SlotType
@@ -28,6 +28,8 @@ class LocalOptions(DispatcherOptions):
     """Seconds between two queries of the jobs."""
     cancel_grace: float = Field(default=30.0, ge=0)
     """Seconds between SIGTERM and SIGKILL."""
+    orphaned_after: float = Field(default=86400.0, ge=0)
+    """Seconds without a sign of the master until a job ends, since no scheduler's time limit does it; 0: never."""
     scratch: list[AbsolutePath] = Field(default_factory=list)
     """Folders for temporary files, tried in order."""
     python: Name = "python3"
@@ -47,6 +49,9 @@ class LocalOptions(DispatcherOptions):
                 f"{only} only."
             )
         return made
+
+    def facts(self) -> ClusterFacts:
+        return ClusterFacts(orphaned_after=self.orphaned_after)
 
     def pool_names(self) -> Sequence[str]:
         return [self.pool_name]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
 import signal
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +63,20 @@ def kill_job(leader: Process, mark: str) -> None:
 def marks_alive(marks: Set[str]) -> set[str]:
     """Return those of `marks` ("NAME=value") that a running process has in its environment."""
     return {mark for _, mark in _marked(marks)} if marks else set()
+
+
+def remove_leftovers(bases: Iterable[str]) -> None:
+    """Remove the folders of killed jobs of this account below `bases`. Each names its shell, which would have removed
+    it, and the boot (templates/start.sh.j2)."""
+    name = re.compile(rf"tm\.(\d+)\.{re.escape(boot_id().partition('-')[0])}\.\d+")
+    for base in dict.fromkeys(bases):
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(base):
+                found = name.fullmatch(entry.name)
+                if found is None or not entry.is_dir(follow_symlinks=False) or _stat(int(found[1])) is not None:
+                    continue
+                if entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _stat(pid: int) -> str | None:

@@ -70,6 +70,7 @@ def build(
         "slots": allocation.slots,
         "slot_type": served.pool.slot_type.value,
         "walltime_grace": served.cluster.facts.walltime_grace,
+        "orphaned_after": served.cluster.facts.orphaned_after,
         "heartbeat": settings.heartbeat,
         "lease_patience": settings.lease_patience,
         "environment": dict(site.environment),
