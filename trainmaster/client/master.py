@@ -100,8 +100,9 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         sent = files.within(body) if isinstance(files, ContextFolder) else {**body, "modelDefinition": list(files)}
         # Not repeated: a second copy of an experiment is worse than an error.
         answer = self._http.request("POST", "/api/v1/experiments", body=sent, retry=False)
-        for remark in answer.get("remarks") or () if notice is not None else ():
-            notice(remark)
+        if notice is not None:
+            for remark in answer.get("remarks") or ():
+                notice(remark)
         return Experiment.parse(answer["experiment"], master=self)
 
     def experiment(self, experiment_id: int) -> Experiment:

@@ -73,12 +73,13 @@ class Stop:
 @dataclass(frozen=True)
 class AllocationEnded:
     """An attempt has ended. `saved`: it left a checkpoint that the next attempt can continue from. `retry_refused`:
-    why another attempt would be useless, for example by a log policy."""
+    why another attempt would be useless, for example by a log policy. `final`: the same, by the cause of the failure."""
 
     outcome: OutcomeKind
     text: str
     saved: bool = False
     retry_refused: str = ""
+    final: str = ""
 
 
 Event = Created | Pause | Activate | Stop | AllocationEnded
@@ -202,6 +203,8 @@ def _charge(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision
         said = Say("ERROR", f"{NO_RETRY}: {event.retry_refused}.")
         after, decisions = _fail(trial, f"{event.text}; {event.retry_refused}")
         return after, (said, *decisions)
+    if event.final and trial.restarts < trial.max_restarts:
+        return _fail(trial, f"{event.text}; it is not tried again: {event.final}")
     restarts = trial.restarts + 1
     if restarts > trial.max_restarts:
         return _fail(trial, f"{event.text}; no restart is left (max_restarts: {trial.max_restarts})")
