@@ -105,3 +105,52 @@ def test_mounts_without_a_container_are_named_at_creation_and_in_the_log(local: 
     ]
     assert said == lines
     assert all(line in log for line in lines)
+
+
+# -- what is final ------------------------------------------------------------------------------------------------
+
+REPORTING = """
+from trainmaster import core
+with core.init() as context:
+    with context.checkpoint.store_path({"steps_completed": 1}) as (path, _):
+        pass
+"""
+S3 = {"type": "s3", "bucket": "b"}
+NOWHERE = {"type": "shared_fs", "host_path": "/dev/null"}
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "script", "keys", "words"),
+    [
+        ("python3 train.py", REPORTING, {"checkpoint_storage": S3}, "storage of type 's3' cannot be used from here"),
+        ("python3 train.py", REPORTING, {"checkpoint_storage": {"type": "gcs", "bucket": "b"}}, "of type 'gcs'"),
+        (
+            "python3 train.py",
+            REPORTING,
+            {"checkpoint_storage": {"type": "shared_fs", "host_path": "/dev/null"}},
+            "made",
+        ),
+        ("python3 train.py", "def broken(:", {}, "SyntaxError"),
+    ],
+)
+def test_a_final_fault_is_not_tried_again(
+    local: MasterProcess, entrypoint: str, script: str, keys: dict[str, Any], words: str
+) -> None:
+    master = local.client()
+    searcher = {"name": "single", "metric": "loss"}
+    config = {"name": "final", "entrypoint": entrypoint, "searcher": searcher, "max_restarts": 3, **keys}
+    number = master.create_experiment(json.dumps(config), files(train__py=script)).id
+    reason = wait_ended(master, number).reason
+    trial = only_trial(master, number)
+    assert (trial.state, trial.restarts) == ("ERROR", 0), reason
+    assert words in reason
+    assert "it is not tried again: " in reason
+
+
+def test_other_faults_are_tried_again(local: MasterProcess) -> None:
+    master = local.client()
+    searcher = {"name": "single", "metric": "loss"}
+    config = {"name": "again", "entrypoint": "python3 train.py", "searcher": searcher, "max_restarts": 1}
+    number = master.create_experiment(json.dumps(config), files(train__py="import no_such_module")).id
+    wait_ended(master, number)
+    assert only_trial(master, number).restarts == 2

@@ -3,7 +3,8 @@
     CoreError
     |-- DistributedError       a collective call failed: another rank has gone, or called something else
     |-- CheckpointError        a checkpoint cannot be saved or restored as asked
-    |   `-- CheckpointConflict ranks brought different files or metadata under one name
+    |   |-- CheckpointConflict ranks brought different files or metadata under one name
+    |   `-- UnusableStorage    the storage cannot work as it is configured: the trial is not tried again
     `-- MasterAway             a question that only the master can answer, and it cannot be asked
 
 Wrong arguments raise ValueError, calls from the wrong rank RuntimeError, as in Determined.
@@ -26,6 +27,10 @@ class CheckpointError(CoreError):
 
 class CheckpointConflict(CheckpointError):
     """Ranks have different files, or different metadata, under one name."""
+
+
+class UnusableStorage(CheckpointError):
+    """The checkpoint storage cannot work as it is configured. The master knows this name, and tries no trial again."""
 
 
 class MasterAway(CoreError):

@@ -7,16 +7,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Union
 
-from trainmaster.core.errors import CheckpointError
+from trainmaster.core.errors import CheckpointError, UnusableStorage
 
 METADATA = "metadata.json"
 _IN_CONTAINER = Path("/determined_shared_fs")  # where Determined's containers see a shared_fs storage
+_FOR_GOOD = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)  # faults that stay until somebody mends them
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -47,7 +49,8 @@ class Storage:
             # Its owner's alone, whatever the umask of the job.
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise CheckpointError("%s cannot be made: %s" % (folder, error.strerror or error)) from error
+            kind = UnusableStorage if error.errno in _FOR_GOOD else CheckpointError
+            raise kind("%s cannot be made: %s" % (folder, error.strerror or error)) from error
         return folder
 
     def read_metadata(self, storage_id: str) -> Optional[Dict[str, Any]]:
@@ -77,20 +80,20 @@ def open_storage(config: Union[str, Mapping[str, Any], None]) -> Storage:
     """The storage that a path, or an experiment's `checkpoint_storage` section, describes.
 
     None means Determined's place for runs outside of a cluster, `~/.local/share/determined`. Raises
-    CheckpointError for kinds of storage that this core cannot write.
+    UnusableStorage for kinds of storage that this core cannot write.
     """
     if config is None:
         config = str(Path.home() / ".local" / "share" / "determined")
     if isinstance(config, str):
         if re.match(r"[a-z0-9]+://", config):
-            raise CheckpointError("checkpoint storage %s: only folders can be given as a string here" % config)
+            raise UnusableStorage("checkpoint storage %s: only folders can be given as a string here" % config)
         return Storage(Path(config).expanduser(), {"type": "directory", "container_path": config})
     kind = config.get("type")
     if kind == "directory":
         return Storage(Path(_required(config, "container_path")), config)
     if kind == "shared_fs":
         return Storage(_shared_root(config), config)
-    raise CheckpointError(
+    raise UnusableStorage(
         "checkpoint storage of type %r cannot be used from here: shared_fs and directory can" % (kind,)
     )
 
@@ -107,14 +110,14 @@ def _shared_root(config: Mapping[str, Any]) -> Path:
         try:
             path = path.relative_to(host_path)
         except ValueError:
-            raise CheckpointError("checkpoint_storage: storage_path %s is not below host_path" % inner) from None
+            raise UnusableStorage("checkpoint_storage: storage_path %s is not below host_path" % inner) from None
     if ".." in path.parts:
-        raise CheckpointError("checkpoint_storage: storage_path %s leads out of host_path" % inner)
+        raise UnusableStorage("checkpoint_storage: storage_path %s leads out of host_path" % inner)
     return base / path
 
 
 def _required(config: Mapping[str, Any], key: str) -> str:
     value = config.get(key)
     if not isinstance(value, str) or not value:
-        raise CheckpointError("checkpoint_storage: %s is missing" % key)
+        raise UnusableStorage("checkpoint_storage: %s is missing" % key)
     return value

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainmaster.master.lifecycle.cancellation import Cancellation, doubt, needs_asking
+from trainmaster.master.lifecycle.causes import final_why
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
 
 SETTLE = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own report to arrive
@@ -75,6 +76,7 @@ class Outcome:
     kind: OutcomeKind
     text: str  # a sentence without a full stop
     exit_code: int | None = None
+    final: str = ""  # why another attempt would fail in the same way: the rest of a sentence
 
 
 def signal_of(exit_code: int | None, exit_signal: int | None) -> int | None:
@@ -232,7 +234,8 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     if record.evidence:
         how += _SHELLS_WORDS.get(record.exit_code, "")
         why = f"; its last lines: {record.evidence}"
-    return Outcome(OutcomeKind.FAILED, f"The {attempt.code} {how}{where}{why}", record.exit_code)
+    final = final_why(record.exit_code, record.evidence)
+    return Outcome(OutcomeKind.FAILED, f"The {attempt.code} {how}{where}{why}", record.exit_code, final)
 
 
 # POSIX, Shell Command Language, 2.8.2

@@ -74,14 +74,16 @@ class Stop:
 @dataclass(frozen=True)
 class AllocationEnded:
     """An attempt has ended. `saved`: it left a checkpoint that the next attempt can continue from. `retry_refused`:
-    why another attempt would be useless, for example by a log policy. `stalled`: how many attempts in a row, this one
-    included, reached their time limit without a checkpoint of later steps than any before."""
+    why another attempt would be useless, for example by a log policy. `final`: the same, by the cause of the failure.
+    `stalled`: how many attempts in a row, this one included, reached their time limit without a checkpoint of later steps
+    than any before."""
 
     outcome: OutcomeKind
     text: str
     saved: bool = False
     retry_refused: str = ""
     stalled: int = 0
+    final: str = ""
 
 
 Event = Created | Pause | Activate | Stop | AllocationEnded
@@ -218,6 +220,8 @@ def _charge(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision
         said = Say("ERROR", f"{NO_RETRY}: {event.retry_refused}.")
         after, decisions = _fail(trial, f"{event.text}; {event.retry_refused}")
         return after, (said, *decisions)
+    if event.final and trial.restarts < trial.max_restarts:
+        return _fail(trial, f"{event.text}; it is not tried again: {event.final}")
     restarts = trial.restarts + 1
     if restarts > trial.max_restarts:
         return _fail(trial, f"{event.text}; no restart is left (max_restarts: {trial.max_restarts})")

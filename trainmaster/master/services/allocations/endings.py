@@ -215,7 +215,9 @@ def _end(orchestrator: ExperimentOrchestrator, allocation: Allocation, trial: Tr
     if outcome.exit_code is not None:
         allocation.exit_code = outcome.exit_code
     saved = trial.checkpoint_count > allocation.checkpoints_before
-    orchestrator.allocation_ended(allocation, trials.AllocationEnded(outcome.kind, outcome.text, saved))
+    orchestrator.allocation_ended(
+        allocation, trials.AllocationEnded(outcome.kind, outcome.text, saved, final=outcome.final)
+    )
 
 
 def rejected(store: Store, settings: Settings, allocation_id: str, why: str) -> None:
