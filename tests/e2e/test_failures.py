@@ -153,4 +153,4 @@ def test_other_faults_are_tried_again(local: MasterProcess) -> None:
     config = {"name": "again", "entrypoint": "python3 train.py", "searcher": searcher, "max_restarts": 1}
     number = master.create_experiment(json.dumps(config), files(train__py="import no_such_module")).id
     wait_ended(master, number)
-    assert only_trial(master, number).restarts == 2
+    assert only_trial(master, number).restarts == 1

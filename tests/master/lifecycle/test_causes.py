@@ -12,6 +12,7 @@ from trainmaster.master.lifecycle.causes import CAUSES, Retry, cause_of, final_w
     [
         (1, "trainmaster.core.errors.UnusableStorage: checkpoint storage of type 's3'", CAUSES[0].name, Retry.NEVER),
         (1, "SyntaxError: invalid syntax", CAUSES[1].name, Retry.NEVER),
+        (1, "def broken(: | ^ | SyntaxError: invalid syntax", CAUSES[1].name, Retry.NEVER),
         (1, "IndentationError: unexpected indent", CAUSES[1].name, Retry.NEVER),
         (127, "sh: 1: pyhton3: not found", CAUSES[2].name, Retry.AGAIN),
         (126, "", CAUSES[2].name, Retry.AGAIN),

@@ -75,7 +75,7 @@ class Stop:
 class AllocationEnded:
     """An attempt has ended. `saved`: it left a checkpoint that the next attempt can continue from. `retry_refused`:
     why another attempt would be useless, for example by a log policy. `final`: the same, by the cause of the failure.
-    `stalled`: how many attempts in a row, this one included, reached their time limit without a checkpoint of later steps
+    `stalled`: how many attempts in a row, with this one, reached their time limit without a checkpoint of later steps
     than any before."""
 
     outcome: OutcomeKind

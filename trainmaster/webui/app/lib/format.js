@@ -20,6 +20,7 @@ export function number(value) {
 /**
  * A number at an axis: as few digits as it has.
  * @param {number} value
+ * @returns {string}
  */
 export function tick(value) {
     const size = Math.abs(value);
@@ -32,6 +33,7 @@ export function tick(value) {
 /**
  * A count with thin spaces between thousands.
  * @param {number | null | undefined} value
+ * @returns {string}
  */
 export function count(value) {
     if (value === null || value === undefined) return NONE;
