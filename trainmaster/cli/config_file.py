@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainmaster.cli.session import say
 from trainmaster.client.errors import APIError, ClientError, FileFault
 
 if TYPE_CHECKING:
@@ -56,11 +57,14 @@ class ConfigFile:
             return self.text
         from trainmaster.config.source import write
 
-        return write(self._document().data)
+        document, notes = self._read()
+        for note in notes:
+            say(note)
+        return write(document.data)
 
     def data(self) -> dict[str, Any]:
         """The configuration as JSON-like data. Raises FileFault."""
-        return dict(self._document().data)
+        return dict(self._read()[0].data)
 
     def placed(self, error: APIError) -> ClientError:
         """The master's error, with the line of this file, or the override, for each complaint."""
@@ -69,18 +73,19 @@ class ConfigFile:
         complaints = [c for c in error.details if isinstance(c, dict) and "path" in c and "message" in c]
         if error.status != 400 or not complaints:
             return error
-        document = self._document()
+        document, _ = self._read()
         lines = [document.complain(tuple(c["path"]), c["message"], c.get("suggestion")) for c in complaints]
         return FileFault("\n".join(map(str, lines)))
 
-    def _document(self) -> Document:
+    def _read(self) -> tuple[Document, list[str]]:
+        """The document with the overrides in it, and sentences on what they left out."""
         from trainmaster.config.messages import ConfigError
         from trainmaster.config.overrides import override
         from trainmaster.config.source import read
 
         try:
             document = read(self.text, str(self.path))
-            override(document, self.overrides)
+            notes = override(document, self.overrides)
         except ConfigError as error:
             raise FileFault(str(error)) from None
-        return document
+        return document, notes

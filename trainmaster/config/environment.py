@@ -111,6 +111,14 @@ class Environment(Section):
     add_capabilities: list[Line] = Field(default_factory=list)
     drop_capabilities: list[Line] = Field(default_factory=list)
     pod_spec: dict[str, Any] | None = None
+    modules: list[Name] = Field(default_factory=list)
+    """Environment modules that are loaded before the entrypoint, in this order."""
+    conda: Name | None = None
+    """A conda environment, by name or path, that is activated then."""
+    venv: Name | None = None
+    """The folder of a virtual environment that is activated then; below the work directory unless it begins with /."""
+    setup: Text | None = None
+    """Lines of shell that run last before the entrypoint, in its shell."""
 
 
 def _mount_target(value: str) -> str:

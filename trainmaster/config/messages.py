@@ -49,10 +49,19 @@ def key_path(path: Path) -> str:
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
-    """The valid word that is most similar to `word`; None if none is similar."""
+    """The valid word of which `word` is a misspelling; None if it is of none."""
     folded = {candidate.lower(): candidate for candidate in valid}
-    close = difflib.get_close_matches(word.lower(), folded, 1)
-    return folded[close[0]] if close else None
+    close = difflib.get_close_matches(word.lower(), folded, 5)
+    return next((folded[one] for one in close if _is_misspelt(word.lower(), one)), None)
+
+
+def _is_misspelt(word: str, valid: str) -> bool:
+    """Whether each part of a word is similar to that of the valid one: default_cpu_pool and default_aux_pool are alike
+    as a whole, and are two things."""
+    ours, theirs = word.split("_"), valid.split("_")
+    if len(ours) != len(theirs):
+        return difflib.SequenceMatcher(None, "".join(ours), "".join(theirs)).ratio() > 0.8
+    return all(difflib.SequenceMatcher(None, *pair).ratio() > 0.65 for pair in zip(ours, theirs, strict=True))
 
 
 def in_words(value: Any) -> str:

@@ -10,15 +10,20 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pydantic_core import PydanticCustomError
+
 from .messages import Complaint, ConfigError, Path, in_words
+from .searcher import model_of
 from .source import Document, read_value
 
 _KEY = re.compile(r"""\s*("[^"]+"|'[^']+'|[^."'=]+?)\s*([.=])""")
 
 
-def override(document: Document, overrides: Sequence[str]) -> None:
-    """Set each key in the document and record its origin. Raises ConfigError with all errors."""
+def override(document: Document, overrides: Sequence[str]) -> list[str]:
+    """Set each key in the document and record its origin. Returns sentences on keys of the file that were left out
+    because the overrides name another searcher. Raises ConfigError with all errors."""
     complaints = []
+    before = _searcher_of(document)
     for text in overrides:
         origin = f"--config {text}"
         try:
@@ -28,6 +33,30 @@ def override(document: Document, overrides: Sequence[str]) -> None:
             complaints += error.complaints
     if complaints:
         raise ConfigError(complaints, document.source)
+    return _without_keys_of(document, before.get("name"))
+
+
+def _searcher_of(document: Document) -> dict[str, Any]:
+    found = document.data.get("searcher")
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def _without_keys_of(document: Document, former: Any) -> list[str]:
+    """Drop the keys of the searcher `former` that another one, which an override names, does not have."""
+    section = _searcher_of(document)
+    name = section.get("name")
+    if former is None or name == former or ("searcher", "name") not in document.origins:
+        return []
+    try:
+        model = model_of({"name": name})
+    except PydanticCustomError:
+        return []  # its own complaint says so
+    known = {*model.model_fields, *model.ignored}
+    odd = [key for key in section if key not in known and ("searcher", key) not in document.origins]
+    for key in odd:
+        del document.data["searcher"][key]
+    kept = ", ".join(f"searcher.{key}" for key in odd)
+    return [f"{kept}: left out, because searcher.name is {name} and not {former}."] if odd else []
 
 
 def _parsed(text: str, origin: str) -> tuple[tuple[str, ...], Any]:

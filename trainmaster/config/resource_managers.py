@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from trainmaster import plugins
 from trainmaster.slots import SlotType
@@ -80,6 +80,19 @@ class DispatcherOptions(Section):
     """The pool of jobs without slots that name none."""
     default_compute_resource_pool: Line | None = None
     """The pool of jobs with slots that name none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former_names(cls, data: Any) -> Any:
+        """The names of the default pools of earlier releases of Determined, which 0.38.1 reads where the new ones are not set."""
+        if not isinstance(data, dict):
+            return data
+        found = dict(data)
+        for former, name in (("cpu", "aux"), ("gpu", "compute")):
+            value = found.pop(f"default_{former}_resource_pool", None)
+            if value and not found.get(f"default_{name}_resource_pool"):
+                found[f"default_{name}_resource_pool"] = value
+        return found
 
     def settings(self) -> dict[str, Any]:
         """The section as JSON values, with its defaults: what the dispatcher is given."""

@@ -47,8 +47,8 @@ _EXCEPTION = re.compile(r"(?:\w+\.)*(\w+)(?::|$)")
 
 
 def cause_of(exit_code: int, evidence: str) -> Cause | None:
-    """The cause in the table; None for all others. `evidence`: the last exception, or the last lines, with ` | ` between
-    them: the exception is the last one."""
+    """The cause in the table; None for all others. `evidence`: the last lines, with ` | ` between
+    them, of which an exception is the last one."""
     found = _EXCEPTION.match(evidence.rpartition(" | ")[2])
     name = found[1] if found else ""
     return next((one for one in CAUSES if exit_code in one.exit_codes or name in one.exceptions), None)
