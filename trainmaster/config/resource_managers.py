@@ -84,7 +84,7 @@ class DispatcherOptions(Section):
     @model_validator(mode="before")
     @classmethod
     def _former_names(cls, data: Any) -> Any:
-        """The names of the default pools of earlier releases of Determined, which 0.38.1 reads where the new ones are not set."""
+        """Read the names of the default pools of earlier releases where no new one is set, as Determined 0.38.1 does."""
         if not isinstance(data, dict):
             return data
         found = dict(data)

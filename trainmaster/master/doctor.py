@@ -150,7 +150,7 @@ def _cluster(cluster: Cluster, images: Sequence[str], names: dict[str, str]) -> 
             subject,
             f"nodes of {', '.join(shared)} run jobs of several users at a time: another account of a node reaches what "
             "a training opens there for its ranks (docs/security.md, what is not promised)",
-            "Give jobs whole nodes if that matters: OverSubscribe=EXCLUSIVE in Slurm, sharing in PBS.",
+            "If that matters, have the scheduler give whole nodes to jobs (docs/hardening.md).",
         )
     for image in images:
         yield from _image(cluster, pools[0].name if pools else "", image)

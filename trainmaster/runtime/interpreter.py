@@ -1,8 +1,8 @@
 """Prepares the programs that the user's code runs with: environment modules, a virtual or conda environment, and the
 user's own lines of shell, as `environment` in the configuration names them.
 
-They are a script that is read into the shell before the startup hooks. Names and paths are quoted; only `setup` is shell,
-the user's own, which runs as the user like the entrypoint.
+They become a script that the shell of the entrypoint reads before the startup hooks. Names and paths are quoted; only
+`setup` is shell, the user's own, which runs as the user like the entrypoint.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import shutil
 from shlex import quote
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
+KEYS = ("modules", "conda", "venv", "setup")  # of `environment`
 _FOUND = "interpreter"  # in the run folder: which Python the entrypoint's shell finds
-_MISSING = "ModuleNotFoundError: "
 _PYTHON = re.compile(r"python[0-9.]*$")
 # Where Lmod and Tcl's environment modules define the shell function `module`, beside $MODULESHOME and $LMOD_PKG.
 _MODULE_SCRIPTS = (
@@ -26,12 +26,9 @@ _MODULE_SCRIPTS = (
 )
 
 
-def write_script(environment: Mapping[str, Any], run_dir: str) -> Optional[str]:
-    """Write the script for the keys of `environment` and return its path; None where there is nothing to prepare.
-    Raises OSError."""
+def write_script(environment: Mapping[str, Any], run_dir: str) -> str:
+    """Write the script for `environment`, a section of the configuration, and return its path. Raises OSError."""
     lines = script_for(environment)
-    if not lines:
-        return None
     record = os.path.join(run_dir, _FOUND)
     lines.append("{ command -v python3 || command -v python || true; } >%s" % quote(record))
     path = os.path.join(run_dir, "interpreter.sh")
@@ -84,18 +81,15 @@ def _fail(key: str, why: str) -> str:
 
 
 def origin(
-    evidence: str,
     environment: Mapping[str, Any],
     entrypoint: Union[str, Tuple[str, ...]],
     variables: Mapping[str, str],
 ) -> str:
-    """Return a sentence on the interpreter that lacked a module, and where it comes from; empty for other failures.
-    `variables`: the environment of the user's process."""
-    if _MISSING not in evidence:
-        return ""
+    """Return a sentence on the interpreter that lacks a module, and where it comes from. `variables`: the environment
+    of the user's process."""
     program = _program(entrypoint)
     python = program if os.sep in program else _recorded(variables) or shutil.which(program, path=variables.get("PATH"))
-    keys = [key for key in ("modules", "conda", "venv", "setup") if environment.get(key)]
+    keys = [key for key in KEYS if environment.get(key)]
     if os.sep in program:
         source = "the entrypoint names it"
     elif keys:

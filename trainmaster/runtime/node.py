@@ -15,7 +15,6 @@ from trainmaster.runtime.environment import child_environment, write_info
 from trainmaster.runtime.errors import AskedToLeave, CallFailed, CallRejected, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord
 from trainmaster.runtime.facts import Facts
-from trainmaster.runtime.interpreter import origin, write_script
 from trainmaster.runtime.job import RUNTIME, JobDescription, Work
 from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.ports import ReservedPorts
@@ -139,15 +138,18 @@ class NodeRun:
         # The administrators' first, then the user's own, as Determined names it.
         hooks = _scripts(os.path.join(job.folder, "hooks"))
         chosen = work.config.get("environment") or {}
-        prepared = write_script(chosen, self._run_dir)
-        if prepared is not None:
-            hooks.append(prepared)
+        if any(chosen.get(key) for key in ("modules", "conda", "venv", "setup")):
+            from trainmaster.runtime.interpreter import write_script  # few jobs have any
+
+            hooks.append(write_script(chosen, self._run_dir))
         own_hook = os.path.join(workdir, "startup-hook.sh")
         if os.path.exists(own_hook):
             hooks.append(own_hook)
         outcome = supervisor.run(work.entrypoint, environment, workdir, hooks)
-        sentence = origin(outcome.evidence, chosen, work.entrypoint, environment) if outcome.exit_code else ""
-        if sentence:
+        if outcome.exit_code and "ModuleNotFoundError: " in outcome.evidence:
+            from trainmaster.runtime.interpreter import origin
+
+            sentence = origin(chosen, work.entrypoint, environment)
             self._reporting.log(sentence, "ERROR")
             outcome = outcome.replaced(evidence="%s. %s" % (outcome.evidence.rstrip("."), sentence.rstrip(".")))
         return outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.master.lifecycle.failures import Failure, blown, cause_of, reason_of
+from trainmaster.master.lifecycle.failures import FailedTrial, blown, cause_of, reason_of
 
 MISSING = "The training code ended with exit code 1 in rank {} on node n{}; its last lines: No module named 'torch'"
 
@@ -18,14 +18,14 @@ def test_failures_on_other_nodes_ranks_and_folders_have_one_cause() -> None:
 
 def test_the_reason_is_the_most_frequent_cause_in_the_words_of_the_first_trial() -> None:
     assert reason_of([]) == ""
-    assert reason_of([Failure(4, "It broke.")]) == "trial 4 failed: It broke"
-    several = [Failure(4, "It ran out of memory"), *(Failure(n, MISSING.format(0, n)) for n in (5, 6))]
+    assert reason_of([FailedTrial(4, "It broke.")]) == "trial 4 failed: It broke"
+    several = [FailedTrial(4, "It ran out of memory"), *(FailedTrial(n, MISSING.format(0, n)) for n in (5, 6))]
     words = "(2 of 3 failed trials have this cause)"
     assert reason_of(several) == f"trial 5 failed: {MISSING.format(0, 5)} {words}"
 
 
-def alike(count: int, seconds: float = 3.0) -> list[Failure]:
-    return [Failure(n, MISSING.format(0, n), seconds) for n in range(1, count + 1)]
+def alike(count: int, seconds: float = 3.0) -> list[FailedTrial]:
+    return [FailedTrial(n, MISSING.format(0, n), seconds) for n in range(1, count + 1)]
 
 
 def test_the_fuse_blows_once_at_its_number() -> None:
@@ -38,10 +38,10 @@ def test_the_fuse_blows_once_at_its_number() -> None:
     ("failures", "limit"),
     [
         (alike(3), 0),
-        ([*alike(2), Failure(3, "something else", 1.0)], 3),
-        ([*alike(2), Failure(3, MISSING.format(0, 3), 61.0)], 3),
+        ([*alike(2), FailedTrial(3, "something else", 1.0)], 3),
+        ([*alike(2), FailedTrial(3, MISSING.format(0, 3), 61.0)], 3),
     ],
     ids=["switched off", "another cause", "a longer training"],
 )
-def test_the_fuse_does_not_blow(failures: list[Failure], limit: int) -> None:
+def test_the_fuse_does_not_blow(failures: list[FailedTrial], limit: int) -> None:
     assert blown(failures, limit) == ""

@@ -132,7 +132,7 @@ class Submits:
                 self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets, context
             )
             if ticket.first:
-                remarks = effects.remarks(effects.Place.of(self._cluster, schedules=schedules), ticket.config)
+                remarks = effects.remarks(effects.JobPlace.of(self._cluster, schedules=schedules), ticket.config)
                 links = submission.unused_links(self._store, self._cluster, ticket.allocation)
                 submission.remark(self._store, ticket.allocation, [*remarks, *links, *self._dispatcher.remarks(spec)])
             avoid = pool_health.avoided_nodes(

@@ -13,7 +13,7 @@ class Retry(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Cause:
+class FailureCause:
     """Meaning of an exit code, or of the last exception that the code printed. `why`: the rest of the sentence about a
     trial that is not tried again."""
 
@@ -25,28 +25,32 @@ class Cause:
 
 
 CAUSES = (
-    Cause(
+    FailureCause(
         "a storage that cannot work",
         Retry.NEVER,
         "the checkpoint storage cannot work as it is configured",
         exceptions=frozenset({"UnusableStorage"}),
     ),
-    Cause(
+    FailureCause(
         "code that Python cannot read",
         Retry.NEVER,
         "the code stays as it is",
         exceptions=frozenset({"SyntaxError", "IndentationError", "TabError"}),
     ),
     # Another node may have the program, the module, more memory, or a GPU that works.
-    Cause("a program that is missing, or that may not be run", Retry.AGAIN, "", exit_codes=frozenset({126, 127})),
-    Cause("a module that is missing", Retry.AGAIN, "", exceptions=frozenset({"ModuleNotFoundError", "ImportError"})),
-    Cause("too little memory", Retry.AGAIN, "", exceptions=frozenset({"MemoryError", "OutOfMemoryError"})),
+    FailureCause(
+        "a program that is missing, or that may not be run", Retry.AGAIN, "", exit_codes=frozenset({126, 127})
+    ),
+    FailureCause(
+        "a module that is missing", Retry.AGAIN, "", exceptions=frozenset({"ModuleNotFoundError", "ImportError"})
+    ),
+    FailureCause("too little memory", Retry.AGAIN, "", exceptions=frozenset({"MemoryError", "OutOfMemoryError"})),
 )
 
 _EXCEPTION = re.compile(r"(?:\w+\.)*(\w+)(?::|$)")
 
 
-def cause_of(exit_code: int, evidence: str) -> Cause | None:
+def cause_of(exit_code: int, evidence: str) -> FailureCause | None:
     """The cause in the table; None for all others. `evidence`: the last lines, with ` | ` between
     them, of which an exception is the last one."""
     found = _EXCEPTION.match(evidence.rpartition(" | ")[2])

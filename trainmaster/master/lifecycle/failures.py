@@ -15,7 +15,7 @@ _NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedTrial:
     """How a trial failed. `seconds`: from the start of the attempt."""
 
     trial: int
@@ -28,7 +28,7 @@ def cause_of(text: str) -> str:
     return _NUMBERS.sub("#", _FOLDERS.sub("/", _WHERE.sub("", text)))
 
 
-def reason_of(failures: Sequence[Failure]) -> str:
+def reason_of(failures: Sequence[FailedTrial]) -> str:
     """The reason of an experiment whose trials have failed, in their order: the most frequent cause, as the first trial
     reports it. Empty without failures."""
     if not failures:
@@ -40,7 +40,7 @@ def reason_of(failures: Sequence[Failure]) -> str:
     return f"trial {first.trial} failed: {first.text.rstrip('.')}{others}"
 
 
-def blown(failures: Sequence[Failure], limit: int) -> str:
+def blown(failures: Sequence[FailedTrial], limit: int) -> str:
     """Why a search is to be paused, as a sentence without a full stop; empty where it is not. `failures`: the first
     attempts of its trials that failed, while no trial has reported anything. It answers for the one that makes them
     `limit`, so that a search that is activated again is not paused again."""

@@ -119,7 +119,7 @@ def nested(key: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("key", EXAMPLES)
 def test_what_has_no_effect_in_a_place_has_its_sentence(key: str, kind: str, runtime: str) -> None:
-    place = effects.Place.of(cluster(kind, runtime), schedules=kind == "docker")
+    place = effects.JobPlace.of(cluster(kind, runtime), schedules=kind == "docker")
     found = [*effects.remarks(place, nested(key)), *effects.unused(place, nested(key))]
     wanted = 1 if expected(key, kind, runtime) else 0
     assert len(found) == wanted, found
@@ -135,13 +135,13 @@ def test_all_keys_of_the_tables_have_an_example() -> None:
 def test_a_copy_of_a_whole_configuration_has_no_sentence(kind: str) -> None:
     """Forks send all keys, with the defaults among them."""
     whole = parse_unfinished("entrypoint: x").to_json()
-    place = effects.Place.of(cluster(kind), schedules=False)
+    place = effects.JobPlace.of(cluster(kind), schedules=False)
     assert effects.unused(place, whole) == []
     assert effects.unused(place, TaskConfig().to_json(), "COMMAND") == []
 
 
 def test_keys_of_other_kinds_of_tasks() -> None:
-    place = effects.Place.of(cluster("local"), schedules=True)
+    place = effects.JobPlace.of(cluster("local"), schedules=True)
     asked = {"notebook_idle_type": "activity", "tensorboard_args": ["--x"], "debug": True}
     assert effects.unused(place, asked, "SHELL") == [
         "debug has no effect in a task.",
@@ -164,8 +164,8 @@ def test_keys_of_other_kinds_of_tasks() -> None:
 def test_trials_that_may_want_the_same_port_are_told_so(searcher: dict[str, Any], shared: bool) -> None:
     ports = [{"proxy_port": 8265}, {"proxy_port": 9000}]
     config = {"searcher": searcher, "environment": {"proxy_ports": ports}}
-    found = effects.remarks(effects.Place.of(cluster("local"), schedules=False), config)
+    found = effects.remarks(effects.JobPlace.of(cluster("local"), schedules=False), config)
     assert any(
         line.startswith("environment.proxy_ports (8265, 9000): trials that run on one node") for line in found
     ) is (shared)
-    assert effects.remarks(effects.Place.of(cluster("local"), schedules=False), {"searcher": searcher}) == []
+    assert effects.remarks(effects.JobPlace.of(cluster("local"), schedules=False), {"searcher": searcher}) == []

@@ -9,7 +9,7 @@ import pytest
 
 from trainmaster import plugins
 from trainmaster.master.services.clusters.clusters import Cluster
-from trainmaster.master.services.scheduling.effects import Place, remarks
+from trainmaster.master.services.scheduling.effects import JobPlace, remarks
 from trainmaster.master.services.scheduling.job_spec import devices_of, environment_for, image_for
 
 ASKS: dict[str, Any] = {
@@ -25,7 +25,7 @@ def cluster(kind: str, runtime: str = "none") -> Cluster:
 
 
 def told(kind: str, config: dict[str, Any], *, schedules: bool = False, runtime: str = "none") -> list[str]:
-    return remarks(Place.of(cluster(kind, runtime), schedules=schedules), config)
+    return remarks(JobPlace.of(cluster(kind, runtime), schedules=schedules), config)
 
 
 def test_the_owner_is_told_what_a_scheduler_does_not_support() -> None:

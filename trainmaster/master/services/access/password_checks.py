@@ -22,21 +22,21 @@ class PasswordChecks:
     """Belongs to the event loop."""
 
     def __init__(self) -> None:
-        self._known, self._strangers = _Lane(), _Lane()
+        self._known, self._strangers = _Waiters(), _Waiters()
 
     @asynccontextmanager
     async def turn(self, who: Hashable, *, known: bool) -> AsyncIterator[None]:
         """In the block a password may be checked. `who`: the user of a known client, the network of a stranger. Raises
         Busy."""
-        lane = self._known if known else self._strangers
-        await lane.enter(who)
+        queue = self._known if known else self._strangers
+        await queue.enter(who)
         try:
             yield
         finally:
-            lane.leave()
+            queue.leave()
 
 
-class _Lane:
+class _Waiters:
     def __init__(self) -> None:
         self._busy = 0
         self._queues: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()  # the next one first

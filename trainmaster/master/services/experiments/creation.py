@@ -104,7 +104,7 @@ def create(
                 orchestrator.begin()
             except SearchError as error:
                 raise Invalid(f"{order.source}: searcher: {error}") from None
-        place = effects.Place.of(plan.served.cluster, schedules=clusters.schedules(plan.served.cluster))
+        place = effects.JobPlace.of(plan.served.cluster, schedules=clusters.schedules(plan.served.cluster))
         written = read(order.text, order.source).data
         unused = [*without_effect(order.text, source=order.source), *effects.unused(place, written)]
         _tell_in_first_log(session, row.id, unused)

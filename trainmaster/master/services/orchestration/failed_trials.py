@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.lifecycle import failures
-from trainmaster.master.lifecycle.failures import Failure
+from trainmaster.master.lifecycle.failures import FailedTrial
 from trainmaster.master.lifecycle.states import OutcomeKind, State
 
 MOST = 1000  # failed trials that are compared
@@ -19,7 +19,7 @@ def reason_of(session: Session, row: Experiment) -> str:
     session.flush()
     query = select(Trial.id, Trial.reason).where(Trial.experiment_id == row.id, Trial.state == State.ERROR.value)
     found = session.execute(query.order_by(Trial.id).limit(MOST))
-    return failures.reason_of([Failure(trial.id, trial.reason) for trial in found])
+    return failures.reason_of([FailedTrial(trial.id, trial.reason) for trial in found])
 
 
 def blown(session: Session, row: Experiment, allocation: Allocation) -> str:
@@ -39,7 +39,7 @@ def blown(session: Session, row: Experiment, allocation: Allocation) -> str:
     query = query.where(Allocation.attempt == 1, Allocation.outcome.in_(_FAULTS))
     found = session.execute(query.order_by(Allocation.ended_at, Allocation.trial_id).limit(limit + 1)).all()
     seconds = [(one.ended_at - one.leased_at).total_seconds() if one.leased_at else 0.0 for one in found]
-    ended = [Failure(one.trial_id, one.exit_text, each) for one, each in zip(found, seconds, strict=True)]
+    ended = [FailedTrial(one.trial_id, one.exit_text, each) for one, each in zip(found, seconds, strict=True)]
     return failures.blown(ended, limit)
 
 

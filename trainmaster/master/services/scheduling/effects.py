@@ -89,7 +89,7 @@ FOR_ALL = frozenset(
 
 
 @dataclass(frozen=True)
-class Place:
+class JobPlace:
     """Where a job runs: the dispatcher's name, the section that it reads with the keys in it (None: all), whether there
     is a container and by which runtime, and the settings that both support."""
 
@@ -101,7 +101,7 @@ class Place:
     features: frozenset[JobFeature]
 
     @classmethod
-    def of(cls, cluster: Cluster, *, schedules: bool) -> Place:
+    def of(cls, cluster: Cluster, *, schedules: bool) -> JobPlace:
         """`schedules`: the dispatcher orders jobs itself."""
         traits, name = cluster.dispatcher.traits, cluster.container_runtime
         keys = container_runtime(name).supports
@@ -113,7 +113,7 @@ class Place:
         return cls(cluster.kind, section, traits.section_keys, contained, name, frozenset(features))
 
 
-def remarks(place: Place, config: Mapping[str, Any]) -> list[str]:
+def remarks(place: JobPlace, config: Mapping[str, Any]) -> list[str]:
     """What a job requests and its place ignores, a sentence each, for its owner. `config`: all is merged into it."""
     asked = [feature for feature in JobFeature if feature not in place.features and _asks(config, feature)]
     found = []
@@ -144,7 +144,7 @@ def _shared_ports(config: Mapping[str, Any]) -> str:
     return ", ".join(str(entry["proxy_port"]) for entry in ports)
 
 
-def unused(place: Place, given: Mapping[str, Any], task: str = "") -> list[str]:
+def unused(place: JobPlace, given: Mapping[str, Any], task: str = "") -> list[str]:
     """The keys that somebody has written and that have no effect in this place, beside those of `remarks`; a sentence
     each. `given`: only what was written. `task`: the kind of a standalone task."""
     found = [f"{path} has no effect in a task." for path in sorted(IGNORED["task"]) if task and _is_set(given, path)]

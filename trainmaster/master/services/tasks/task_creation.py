@@ -199,7 +199,7 @@ def plan(
     if config["idle_timeout"] is None:
         usual_idle = {NOTEBOOK: settings.notebook_timeout, TENSORBOARD: settings.tensorboard_timeout}
         config["idle_timeout"] = usual_idle.get(order.kind) or None
-    place = effects.Place.of(served.cluster, schedules=clusters.schedules(served.cluster))
+    place = effects.JobPlace.of(served.cluster, schedules=clusters.schedules(served.cluster))
     unused = [*effects.unused(place, _mapping(given), order.kind), *_folder_goes(order.kind, config)]
     remarks = effects.remarks(place, config)
     return Plan(_mapping(given), config, served, workspace.id, project_id, unused, remarks)
