@@ -1,7 +1,7 @@
 # Debian packages that the tests need; nothing is done when they are there. Run as root.
 set -euo pipefail
 wanted=(slurm-wlm munge slurmdbd mariadb-server debootstrap squashfs-tools squashfuse fuse2fs fuse-overlayfs uidmap fakeroot patchelf sudo openssh-server
-    python3-venv postgresql docker.io docker-registry iproute2 tini git curl g++ make python3-dev
+    python3-venv environment-modules postgresql docker.io docker-registry iproute2 tini git curl g++ make python3-dev
     chromium fonts-dejavu-core
     debian-archive-keyring ca-certificates)
 missing=()

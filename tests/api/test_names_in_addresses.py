@@ -15,6 +15,8 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.master import parse_master
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.names import no_segment, only_dots
+from trainmaster.config.overrides import override
+from trainmaster.config.source import read
 from trainmaster.master.api.permissions import ENDPOINTS
 
 NAMES = (
@@ -227,3 +229,25 @@ def test_filters_and_sorting_find_the_hyperparameter_that_exists(user: Api, exis
     found = user.post("/api/v1/runs", {"filter": json.dumps(wanted), "sort": f"{column}=desc", "limit": 200})
     assert found.status == 200, found.content
     assert number in [run["experiment"]["id"] for run in found.json["runs"]]
+
+
+# -- another searcher by an override --------------------------------------------------------------------------------
+
+
+def test_an_override_of_the_searchers_name_leaves_out_what_the_other_has_not() -> None:
+    text = (
+        "entrypoint: x\nhyperparameters: {x: {type: int, minval: 1, maxval: 3}}\n"
+        "searcher: {name: adaptive_asha, metric: m, max_trials: 8, max_time: 9, time_metric: epochs}\n"
+    )
+    document = read(text, "search.yaml")
+    notes = override(document, ["searcher.name=single"])
+    assert document.data["searcher"] == {"name": "single", "metric": "m"}
+    assert notes == [
+        "searcher.max_trials, searcher.max_time, searcher.time_metric: left out, because searcher.name is single and "
+        "not adaptive_asha."
+    ]
+    document = read(text, "search.yaml")
+    assert override(document, ["searcher.max_trials=4"]) == []
+    assert parse_experiment(text, defaults=STORAGE, overrides=["searcher.name=single"]).searcher.name == "single"
+    with pytest.raises(ConfigError, match="max_trials"):  # what the command line itself says is judged
+        parse_experiment(text, defaults=STORAGE, overrides=["searcher.name=single", "searcher.max_trials=4"])

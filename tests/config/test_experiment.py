@@ -58,6 +58,10 @@ DEFAULTS: dict[str, Any] = {
         "add_capabilities": [],
         "drop_capabilities": [],
         "pod_spec": None,
+        "modules": [],
+        "conda": None,
+        "venv": None,
+        "setup": None,
     },
     "bind_mounts": [],
     "checkpoint_storage": {

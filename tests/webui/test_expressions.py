@@ -223,9 +223,12 @@ def test_a_function_that_reads_others_texts_takes_no_time(page: tuple[Any, str],
         const wrong = [];
         for (const part of parts) {{
             const text = part.repeat(Math.ceil(longest / part.length)) + "\\u0001";
-            const began = performance.now();
-            call(text);
-            const took = performance.now() - began;
+            let took = Infinity;  // the best of three, where the machine is busy
+            for (let n = 0; n < 3 && took > {DEADLINE * 1000}; n++) {{
+                const began = performance.now();
+                call(text);
+                took = Math.min(took, performance.now() - began);
+            }}
             if (took > {DEADLINE * 1000}) wrong.push([part, took]);
             if (wrong.length > 2) break;
         }}

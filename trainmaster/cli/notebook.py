@@ -35,6 +35,8 @@ def _start(args: argparse.Namespace) -> None:
         print(made["id"])
         return
     print(f"Notebook {made['id']} ({made['description']})", flush=True)
+    if not made["config"].get("work_dir"):
+        say("The files in its folder are removed when it ends; --config work_dir=/a/folder/that/stays keeps them.")
     show(master, args, "notebook", made["id"])
 
 

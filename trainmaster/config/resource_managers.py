@@ -84,7 +84,7 @@ class DispatcherOptions(Section):
     @model_validator(mode="before")
     @classmethod
     def _former_names(cls, data: Any) -> Any:
-        """Read the names of the default pools of earlier releases where no new one is set, as Determined 0.38.1 does."""
+        """Read earlier names of the default pools where no new one is set, as Determined 0.38.1 does."""
         if not isinstance(data, dict):
             return data
         found = dict(data)

@@ -16,6 +16,10 @@ from trainmaster.launchers.service import Service
 from trainmaster.runtime.connection import Connection
 
 _TIMEOUT = 10.0  # seconds for each wait on JupyterLab
+LOST = (
+    "The files in this notebook's folder (%s) are removed when it ends: keep work elsewhere, or set work_dir to a "
+    "folder that stays, as your home without a container, or one of bind_mounts."
+)
 KINDS = ("kernels_or_terminals", "kernel_connections", "activity")
 
 
@@ -26,6 +30,9 @@ def main(arguments: Sequence[str]) -> int:
         print("--idle must be one of %s, not %r" % (", ".join(KINDS), kind), file=sys.stderr)
         return 64
     service = Service()
+    folder = os.path.realpath(os.getcwd())
+    if folder.startswith(os.path.realpath(str(service.run_dir)) + os.sep):
+        print(LOST % folder, flush=True)
 
     def report_idle() -> None:
         kernels, terminals = (

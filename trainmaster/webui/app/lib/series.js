@@ -64,6 +64,14 @@ export function extent(lists) {
 }
 
 /**
+ * Whether an axis counts, as steps and epochs do: there is nothing between two whole numbers.
+ * @param {ArrayLike<number | null>} values
+ */
+export function areWhole(values) {
+    return Array.from(values).every(one => one === null || Number.isInteger(one));
+}
+
+/**
  * Round numbers that cover a range: 1, 2 or 5 times a power of ten apart.
  * @param {number} low
  * @param {number} high

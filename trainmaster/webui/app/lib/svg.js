@@ -1,7 +1,7 @@
 /** A chart as a vector graphic for paper: 85 or 170 mm wide, type of 8 pt, its data inside the file. */
 import { csv, json } from "./files.js";
 import { tick } from "./format.js";
-import { extent, logTicks, positive, ticks } from "./series.js";
+import { areWhole, extent, logTicks, positive, ticks } from "./series.js";
 
 /** @import { ChartData, Values } from "./series.js" */
 
@@ -37,7 +37,8 @@ export function svgOf(data, { millimetres, log = false, logX = false }) {
         parts.push(`<path d="M${box.left} ${at}H${box.right.toFixed(2)}" stroke="#ddd" stroke-width=".5"/>`);
         parts.push(text(tick(value), box.left - 4, Number(at) + TYPE * 0.35, "end"));
     }
-    for (const value of logX ? logTicks(...across) : ticks(across[0], across[1], width > 300 ? 8 : 4)) {
+    const marks = logX ? logTicks(...across) : ticks(across[0], across[1], width > 300 ? 8 : 4);
+    for (const value of areWhole(data.x) ? marks.filter(Number.isInteger) : marks) {
         const at = x(value);
         parts.push(`<path d="M${at.toFixed(2)} ${box.bottom.toFixed(2)}v3" stroke="#000" stroke-width=".5"/>`);
         parts.push(text(tick(value), at, box.bottom + TYPE + 4, "middle"));

@@ -5,7 +5,7 @@
 import { useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { number, tick, visible } from "../lib/format.js";
-import { positive, smoothed } from "../lib/series.js";
+import { areWhole, positive, smoothed } from "../lib/series.js";
 import { csvOf, jsonOf, svgOf } from "../lib/svg.js";
 import { colours } from "./canvas.js";
 import { Menu, toastError } from "./overlay.js";
@@ -274,6 +274,8 @@ function options(element, data, height, { log, logX }, cursor, at, nearest) {
                 labelSize: 20,
                 labelFont: axis.font,
                 size: 34,
+                // Steps and epochs are counted: there is no mark between two of them.
+                splits: logX || !areWhole(data.x) ? undefined : (_u, _axis, low, high, step) => wholeMarks(low, high, step),
                 values: (_, marks) => marks.map(one => (one === null ? "" : tick(one))),
             },
             {
@@ -410,4 +412,18 @@ function saveItems(data, how) {
         { text: "CSV", hint: "its values", action: () => save(`${name}.csv`, csvOf(data), "text/csv") },
         { text: "JSON", hint: "its values", action: () => save(`${name}.json`, jsonOf(data), "application/json") },
     ];
+}
+
+/**
+ * Whole numbers of a range, as far apart as uPlot wants its marks, and by one at least.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} step
+ * @returns {number[]}
+ */
+function wholeMarks(low, high, step) {
+    const by = Math.max(1, Math.ceil(step));
+    const found = [];
+    for (let at = Math.ceil(low / by) * by; at <= high; at += by) found.push(at);
+    return found;
 }
