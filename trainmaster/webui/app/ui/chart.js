@@ -275,7 +275,8 @@ function options(element, data, height, { log, logX }, cursor, at, nearest) {
                 labelFont: axis.font,
                 size: 34,
                 // Steps and epochs are counted: there is no mark between two of them.
-                splits: logX || !areWhole(data.x) ? undefined : (_u, _axis, low, high, step) => wholeMarks(low, high, step),
+                splits:
+                    logX || !areWhole(data.x) ? undefined : (_u, _axis, low, high, step) => wholeMarks(low, high, step),
                 values: (_, marks) => marks.map(one => (one === null ? "" : tick(one))),
             },
             {
