@@ -96,7 +96,7 @@ NO_TEXTS = {
     "log_window": "lastTop heightOf scrollOf topAfter drawn centred revealed piecesOf strip",
     "rungs": "eventsOf momentOf leader nextEvent sentence valueAxis sceneOf",
     "savings": "savings costCurves regret",
-    "series": "smoothed positive extent ticks logTicks",
+    "series": "areWhole smoothed positive extent ticks logTicks",
     "svg": "svgOf csvOf jsonOf",
     "svg_pen": "paperWidth",
     "trials": "stoppedEarly lookOf trialWords points sampled",
