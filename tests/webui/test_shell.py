@@ -77,7 +77,7 @@ def test_a_link_says_whom_it_signs_in_and_who_is_signed_in_now(visitor: Visit, m
     page = visitor.page
     page.goto(f"{master.url}/ui/sign-in#ticket={ticket}")
     expect(page.get_by_text("This link signs in admin.")).to_be_visible()
-    expect(page.get_by_role("alert")).to_have_text("You are signed in as determined, and would go on as admin.")
+    expect(page.get_by_role("alert")).to_have_text("You are signed in as determined, and would continue as admin.")
     visitor.page.reload()  # looking has not spent it
     expect(page.get_by_role("button", name="Sign in as admin")).to_be_visible()
     body = {"ticket": ticket, "look": True}

@@ -73,7 +73,7 @@ const ByLink = component((/** @type {{ ticket: string, onDone: () => void }} */ 
         present === owner.value
             ? p(null, "You are signed in as this user already.")
             : present
-              ? p({ role: "alert" }, `You are signed in as ${visible(present, 80)}, and would go on as ${name}.`)
+              ? p({ role: "alert" }, `You are signed in as ${visible(present, 80)}, and would continue as ${name}.`)
               : p({ class: "muted" }, "If that is not you, somebody else has sent you the link: close this page."),
         button({ type: "button", class: "primary", autofocus: true, onClick: enter }, `Sign in as ${name}`),
     );
