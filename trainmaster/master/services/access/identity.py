@@ -71,6 +71,12 @@ class Caller:
         """Whether the caller may change an entity of `owner_id`; with roles the owner does not matter."""
         return self.allocation_id is None and (self.admin or self.grants is not None or self.user_id == owner_id)
 
+    def require_owner(self, what: str, *owner_ids: int) -> None:
+        """Raise Forbidden unless the caller may change an entity of one of `owner_ids`. `what`: the entity, as the
+        subject of the error's sentence."""
+        if not any(map(self.may_change, owner_ids)):
+            raise Forbidden(f"{what} belongs to somebody else.")
+
     def owns(self, owner_id: int) -> bool:
         """Whether an entity of `owner_id` is the caller's own, or the caller an administrator: roles do not matter. It
         protects what others' jobs load, and access to others' jobs."""

@@ -234,8 +234,7 @@ def _check(caller: Caller, trial: Trial, experiment: Experiment, workspace_id: i
             raise Forbidden(f"This token does not belong to trial {trial.id}.")
         return
     caller.require(Permission.UPDATE_EXPERIMENT, workspace_id, absent)
-    if not caller.may_change(experiment.owner_id):
-        raise Forbidden(f"Trial {trial.id} belongs to somebody else.")
+    caller.require_owner(f"Trial {trial.id}", experiment.owner_id)
 
 
 def _check_owner(caller: Caller, trial: Trial, experiment: Experiment) -> None:

@@ -311,8 +311,8 @@ def _own(session: Session, caller: Caller, row: Experiment) -> None:
         mine = session.scalar(select(Trial.experiment_id).where(Trial.id == (caller.trial_id or 0)))
         if mine != row.id:
             raise Forbidden(f"This token does not belong to experiment {row.id}.")
-    elif not caller.may_change(row.owner_id):
-        raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+    else:
+        caller.require_owner(f"Experiment {row.id}", row.owner_id)
 
 
 def _check(request: WebhookRequest) -> None:

@@ -42,8 +42,7 @@ def go_on(
         row = orchestrator.row
         workspace_id = orchestrator.session.get_one(Project, row.project_id).workspace_id
         caller.check(workspace_id, f"There is no experiment {row.id}.")
-        if not caller.may_change(row.owner_id):
-            raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+        caller.require_owner(f"Experiment {row.id}", row.owner_id)
         if overrides.strip() and not (caller.admin or caller.user_id == row.owner_id):
             raise Forbidden(
                 f"Experiment {row.id} runs as the account of its owner, who alone can continue it under another "

@@ -17,7 +17,7 @@ from trainmaster.master.db.tables import Experiment, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clusters.clusters import Clusters
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
+from trainmaster.master.services.errors import Conflict, Invalid
 from trainmaster.master.services.files import user_files
 from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, UserFiles
 from trainmaster.master.services.orchestration.attempts import keep_workspace
@@ -150,8 +150,7 @@ def remove_tensorboard_files(
 
 def _own(orchestrator: ExperimentOrchestrator, caller: Caller) -> Experiment:
     row = orchestrator.row
-    if not caller.may_change(row.owner_id):
-        raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+    caller.require_owner(f"Experiment {row.id}", row.owner_id)
     return row
 
 

@@ -25,7 +25,7 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.search import SearchError, simulate
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments.search_limits import refuse_excess
 from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
 from trainmaster.master.services.organisation.workspaces import refuse_registered
@@ -293,5 +293,4 @@ def phase_of(state: AllocationState) -> str:
 
 
 def _own(caller: Caller, row: Experiment) -> None:
-    if not caller.may_change(row.owner_id):
-        raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+    caller.require_owner(f"Experiment {row.id}", row.owner_id)

@@ -32,7 +32,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import METRICS_OF, Allocation, Checkpoint, Experiment, Project, Task, Trial
 from trainmaster.master.lifecycle import trial as lifecycle
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.metrics.metric_reports import StoredReport, stored_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
 from trainmaster.master.services.paging import Page, Window, cut
@@ -101,8 +101,7 @@ def kill(store: Store, settings: Settings, caller: Caller, trial_id: int) -> Non
     if experiment_id is None:
         raise NotFound(f"There is no trial {trial_id}.")
     with locked_experiment(store, settings, experiment_id) as orchestrator:
-        if not caller.may_change(orchestrator.row.owner_id):
-            raise Forbidden(f"Trial {trial_id} belongs to somebody else.")
+        caller.require_owner(f"Trial {trial_id}", orchestrator.row.owner_id)
         trial = orchestrator.session.get_one(Trial, trial_id)
         orchestrator.trial_event(trial, lifecycle.Stop(lifecycle.StopCause.KILL, f"killed by {caller.username}"))
 

@@ -24,7 +24,7 @@ from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.states import OutcomeKind, State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments.creation import Order, project_for, refusal
 from trainmaster.master.services.experiments.experiments import SiteDefaults
 from trainmaster.master.services.files import archives
@@ -248,8 +248,7 @@ def _conducting_trial(
 
 def _check(session: Session, caller: Caller, row: Experiment) -> None:
     caller.check(session.get_one(Project, row.project_id).workspace_id, f"There is no experiment {row.id}.")
-    if not caller.may_change(row.owner_id):
-        raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+    caller.require_owner(f"Experiment {row.id}", row.owner_id)
     if not row.unmanaged:
         raise Invalid(f"Experiment {row.id} is run by this master, which makes, starts and ends its trials itself.")
 

@@ -18,7 +18,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters.clusters import Clusters
-from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import AlreadyExists, Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments import trials
 from trainmaster.master.services.experiments.trials import CheckpointView
 from trainmaster.master.services.organisation import workspaces
@@ -269,8 +269,7 @@ def patch_version(store: Store, caller: Caller, key: str, number: int, words: Wo
         model = _changeable(session, caller, key, owner=False)
         _refuse_archived(model)
         row = _find_version(session, model, number)
-        if not (caller.may_change(row.user_id) or caller.may_change(model.user_id)):
-            raise Forbidden(f"Version {number} of the model {model.name!r} belongs to somebody else.")
+        caller.require_owner(f"Version {number} of the model {model.name!r}", row.user_id, model.user_id)
         if words.name is not None:
             row.name = words.name
         if words.comment is not None:
@@ -291,8 +290,7 @@ def remove_version(store: Store, caller: Caller, key: str, number: int) -> None:
     with store.transaction() as session:
         model = _changeable(session, caller, key, owner=False)
         row = _find_version(session, model, number)
-        if not (caller.may_change(row.user_id) or caller.may_change(model.user_id)):
-            raise Forbidden(f"Version {number} of the model {model.name!r} belongs to somebody else.")
+        caller.require_owner(f"Version {number} of the model {model.name!r}", row.user_id, model.user_id)
         if caller.user_id not in (row.user_id, model.user_id):
             caller.require(Permission.DELETE_OTHER_USER_MODEL_VERSION, model.workspace_id)
         session.delete(row)
@@ -321,8 +319,8 @@ def _find_version(session: Session, model: Model, number: int) -> ModelVersion:
 def _changeable(session: Session, caller: Caller, key: str, *, owner: bool = True) -> Model:
     """Loads a model under its row lock; with `owner` only for its owner."""
     row = _find(session, key, lock=True)
-    if owner and not caller.may_change(row.user_id):
-        raise Forbidden(f"The model {row.name!r} belongs to somebody else.")
+    if owner:
+        caller.require_owner(f"The model {row.name!r}", row.user_id)
     return row
 
 

@@ -15,7 +15,7 @@ from trainmaster.master.db.tables import Experiment, Project, Trial, User, Works
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import AlreadyExists, Conflict, Invalid, NotFound
 from trainmaster.master.services.orchestration.attempts import keep_workspace
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
@@ -215,8 +215,7 @@ def changeable(session: Session, caller: Caller, project_id: int) -> Project:
     if row is None:
         raise NotFound(f"There is no project {project_id}.")
     workspace = session.get_one(Workspace, row.workspace_id)
-    if not (caller.may_change(row.user_id) or caller.may_change(workspace.user_id)):
-        raise Forbidden(f"The project {row.name!r} belongs to somebody else.")
+    caller.require_owner(f"The project {row.name!r}", row.user_id, workspace.user_id)
     if row.immutable:
         raise Invalid(f"The project {row.name!r} always stays as it is.")
     return row

@@ -25,7 +25,7 @@ from trainmaster.master.services.access.accounts import Account, check_account
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clusters.clusters import Clusters
-from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import AlreadyExists, Conflict, Invalid, NotFound
 from trainmaster.master.services.orchestration import workspace_tasks
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Settings, Store, wake
@@ -255,8 +255,7 @@ def by_name(session: Session, name: str) -> Workspace:
 def _changeable(session: Session, caller: Caller, workspace_id: int) -> Workspace:
     """Loads the row under its lock. Raises NotFound, Forbidden, Invalid."""
     row = locked(session, workspace_id)
-    if not caller.may_change(row.user_id):
-        raise Forbidden(f"The workspace {row.name!r} belongs to somebody else.")
+    caller.require_owner(f"The workspace {row.name!r}", row.user_id)
     _refuse_immutable(row)
     return row
 

@@ -10,7 +10,7 @@ from sqlalchemy import text, update
 from trainmaster.master.db.tables import Experiment, Trial
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.logs import log_blocks
 from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
 from trainmaster.master.services.store import Settings, Store
@@ -45,8 +45,7 @@ def keep_logs(store: Store, settings: Settings, caller: Caller, experiment_id: i
     _check(days)
     with locked_experiment(store, settings, experiment_id) as orchestrator:
         row = orchestrator.row
-        if not caller.may_change(row.owner_id):
-            raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+        caller.require_owner(f"Experiment {row.id}", row.owner_id)
         policy = row.config.get("retention_policy") or {}
         row.config = {**row.config, "retention_policy": {**policy, "log_retention_days": days}}
         orchestrator.session.execute(
@@ -60,8 +59,7 @@ def keep_trial_logs(store: Store, caller: Caller, trial_id: int, days: int) -> N
         trial = session.get(Trial, trial_id, with_for_update=True)
         if trial is None:
             raise NotFound(f"There is no trial {trial_id}.")
-        if not caller.may_change(session.get_one(Experiment, trial.experiment_id).owner_id):
-            raise Forbidden(f"Trial {trial_id} belongs to somebody else.")
+        caller.require_owner(f"Trial {trial_id}", session.get_one(Experiment, trial.experiment_id).owner_id)
         trial.log_retention_days = days
 
 

@@ -21,7 +21,7 @@ from trainmaster.master.lifecycle.states import SubmissionState
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
-from trainmaster.master.services.errors import Forbidden, Invalid, NotFound, Unavailable
+from trainmaster.master.services.errors import Invalid, NotFound, Unavailable
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentOrchestrator,
     locked_experiment,
@@ -125,8 +125,7 @@ def _refuse_others(settings: Settings, caller: Caller, entry: _Entry, job_id: st
         caller.require(Permission.UPDATE_NSC, entry.workspace_id, ABSENT.format(job_id))
     else:
         caller.check(entry.workspace_id, ABSENT.format(job_id))
-    if not caller.may_change(entry.owner_id):
-        raise Forbidden(f"{entry.name} belongs to somebody else; only its owner or an administrator may.")
+    caller.require_owner(f"{entry.name}", entry.owner_id)
     if settings.roles and settings.strict_queue:
         caller.require(Permission.CONTROL_STRICT_JOB_QUEUE)
 

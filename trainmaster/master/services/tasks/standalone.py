@@ -15,7 +15,7 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Task, User, Workspace
 from trainmaster.master.lifecycle import standalone as machine
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC, KINDS, locked_task
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
@@ -163,8 +163,7 @@ def _possible(row: Standalone, event: machine.Event) -> bool:
 
 
 def _own(caller: Caller, row: Standalone) -> None:
-    if not caller.may_change(row.owner_id):
-        raise Forbidden(f"The task {row.task_id} belongs to somebody else.")
+    caller.require_owner(f"The task {row.task_id}", row.owner_id)
 
 
 def _family(store: Store, caller: Caller, task_id: str) -> list[str]:

@@ -23,7 +23,7 @@ from trainmaster.master.services.access import locations
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments.creation import UNCATEGORIZED, pet_name, refusal
 from trainmaster.master.services.experiments.experiments import SiteDefaults
 from trainmaster.master.services.files import archives, event_files
@@ -116,7 +116,7 @@ def create(
             _parent(session, caller, order.parent_id)
             source = order.parent_id if order.inherits else source
         if order.forked_from and not order.files:
-            _source(session, caller, order.forked_from)
+            _own_task(session, caller, order.forked_from)
             source = order.forked_from
         live = (Standalone.owner_id == caller.user_id, Standalone.state.not_in(_ENDED))
         bounds.check_count(session, "tasks", "You have {} tasks that have not ended", *live)
@@ -256,28 +256,23 @@ def _home(session: Session, caller: Caller, order: TaskOrder, config: TaskConfig
 
 def _parent(session: Session, caller: Caller, task_id: str) -> Standalone:
     """Loads the parent under a lock: while it is being ended it gets no further children."""
-    found = _mine(session, caller, task_id, "be a parent", lock=True)
+    found = _own_task(session, caller, task_id, lock=True)
     if found.kind != GENERIC or found.state != TaskState.ACTIVE:
         raise Conflict(f"Task {task_id} is {found.state}: only a generic task that is ACTIVE can get children.")
     return found
 
 
-def _source(session: Session, caller: Caller, task_id: str) -> Standalone:
-    return _mine(session, caller, task_id, "be forked by others")
-
-
-def _mine(session: Session, caller: Caller, task_id: str, what: str, *, lock: bool = False) -> Standalone:
+def _own_task(session: Session, caller: Caller, task_id: str, *, lock: bool = False) -> Standalone:
     found = session.get(Standalone, task_id, with_for_update=lock)
     if found is None:
         raise NotFound(f"There is no task {task_id}.")
     caller.check(found.workspace_id, f"There is no task {task_id}.")
-    if not caller.may_change(found.owner_id):
-        raise Forbidden(f"Task {task_id} belongs to somebody else, and cannot {what}.")
+    caller.require_owner(f"Task {task_id}", found.owner_id)
     return found
 
 
 def _copied(session: Session, caller: Caller, task_id: str) -> Json:
-    source = _source(session, caller, task_id)
+    source = _own_task(session, caller, task_id)
     found = source.config if source.given is None else source.given
     shown = found if caller.user_id == source.owner_id else masked(found)
     return {key: value for key, value in shown.items() if TaskConfig.has(key)}
