@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 
@@ -22,6 +22,7 @@ from tests.support.api import people
 from tests.support.api.http import Api
 from tests.support.api.jobs import config
 from tests.support.attempts import Attempts
+from tests.support.bound import bind
 from tests.support.database import engine_of
 from tests.support.master import MasterProcess, make_folder, remove_folder, wait_for
 from trainmaster.client.session_calls import hashed
@@ -29,7 +30,6 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db import migrate
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.tables import Allocation, Trial
-from trainmaster.master.services.access import identity
 
 SECONDS = 15.0  # of each measurement
 SETTLED = 5.0  # seconds after a case until the master has done what was left of it
@@ -231,8 +231,8 @@ def _logged_in(master: MasterProcess, name: str) -> Api:
 
 
 def _tokens(attempts: Attempts, experiment_id: int) -> list[tuple[str, str]]:
-    known = replace(searches.SETTINGS, secret=attempts.identity.secret)
+    services = bind(attempts.store, secret=attempts.identity.secret)
     query = select(Allocation.id, Allocation.token).join(Trial, Trial.id == Allocation.trial_id).order_by(Trial.id)
     with attempts.store.autocommit() as session:
         rows = session.execute(query.where(Trial.experiment_id == experiment_id)).all()
-    return [(row.id, identity.session_token(known, row.id, row.token)) for row in rows]
+    return [(row.id, services.identities.session_token(row.id, row.token)) for row in rows]

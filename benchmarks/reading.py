@@ -8,6 +8,7 @@ from functools import partial
 
 from benchmarks.measure import Deadline, repeated, say
 from tests.support.api.http import Api
+from tests.support.bound import bind
 from tests.support.master import MasterProcess, make_folder, remove_folder
 from tests.support.scale.filling import Size, compact, fill
 from trainmaster.client.session_calls import hashed
@@ -74,7 +75,7 @@ def run(deadline: Deadline) -> None:
             f"filled in {time.monotonic() - started:.0f} s",
         )
         started = time.monotonic()
-        compact(Store(engine))
+        compact(bind(Store(engine)))
         say(
             "reading",
             "all of it compacted, which the compactor does with a fifth of a processor",

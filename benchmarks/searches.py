@@ -15,6 +15,7 @@ from sqlalchemy import Engine, text
 
 from benchmarks.measure import Deadline, Sample, figure, say, timed
 from tests.support.attempts import Attempts
+from tests.support.bound import bind
 from tests.support.database import database, engine_of, make_template, private_server
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db.tables import Experiment
@@ -22,14 +23,12 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.search import Create, Search
-from trainmaster.master.services.allocations.endings import end_together
 from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
-from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
+from trainmaster.master.services.allocations.metric_batches import ReportCall
+from trainmaster.master.services.master import Master
 from trainmaster.master.services.orchestration.live_searches import live_searches
-from trainmaster.master.services.orchestration.telling import tell_trials
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.store import Store
 
 TRIALS = (100, 1_000, 10_000, 100_000)
 AT_ONCE = 10_000  # trials that run at the same time, at most
@@ -42,7 +41,6 @@ searcher:
   {name: async_halving, metric: loss, time_metric: epochs, max_time: 64, num_rungs: 4, max_trials: 1}
 hyperparameters: {lr: {type: log, base: 10, minval: -4, maxval: 0}, width: {type: int, minval: 1, maxval: 512}}
 """
-SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 COMMANDS: dict[str, lifecycle.Event] = {"a pause": lifecycle.Pause(), "a kill": lifecycle.Kill()}
 DONE = Outcome(OutcomeKind.COMPLETED, "It is done")
 
@@ -52,7 +50,7 @@ class Running:
     """A search under way in a database. `live`: its running trials' allocations."""
 
     engine: Engine
-    store: Store
+    master: Master
     experiment_id: int
     live: list[str]
 
@@ -91,14 +89,14 @@ def events(search: Running) -> Iterator[tuple[str, Sample, float]]:
         metrics = {"loss": life.random(), "epochs": sent[name]}
         record = {"t": 1.7e9, "kind": "metrics", "group": "validation", "steps_completed": sent[name]}
         piece = StreamBatch("core", sent[name], [{**record, "metrics": metrics}])
-        (answer,) = take_reports(search.store, SETTINGS, [ReportCall(name, piece)])
+        (answer,) = search.master.report_batches.take_reports([ReportCall(name, piece)])
         if isinstance(answer, Exception):
             raise answer
 
     ends = reversed(search.live)
 
     def end() -> None:
-        end_together(search.store, SETTINGS, search.experiment_id, {next(ends): DONE})
+        search.master.endings.end_together(search.experiment_id, {next(ends): DONE})
 
     enough = min(EVENTS, len(search.live) // 2)
     for what, work, times in (("a validation", validation, EVENTS), ("a trial's end and the next trial", end, enough)):
@@ -116,36 +114,36 @@ def told(search: Running, event: lifecycle.Event) -> tuple[float, Sample]:
     """Milliseconds until a user's command is answered, and those of each step in which the other trials follow."""
 
     def command() -> None:
-        with locked_experiment(search.store, SETTINGS, search.experiment_id) as orchestrator:
+        with search.master.experiment_lock.hold(search.experiment_id) as orchestrator:
             orchestrator.experiment_event(event)
 
     def left() -> bool:
-        with search.store.autocommit() as session:
+        with search.master.store.autocommit() as session:
             return session.get_one(Experiment, search.experiment_id).tell_due
 
     answer, steps = timed(command), []
     while left():
-        steps.append(timed(lambda: tell_trials(search.store, SETTINGS, Retries())))
+        steps.append(timed(lambda: search.master.propagation.tell_trials(Retries())))
     return answer, Sample(steps or [0.0], tails=(0.99,))
 
 
 def rebuilt(engine: Engine, experiment_id: int) -> tuple[float, float]:
     """Milliseconds until a process that knows nothing has the search, and megabytes that it then holds."""
-    store = Store(engine)
-    took = timed(lambda: _load(store, experiment_id))
-    with store.transaction() as session:
+    master = bind(Store(engine))
+    took = timed(lambda: _load(master, experiment_id))
+    with master.store.transaction() as session:
         live_searches(session).take(experiment_id)
     gc.collect()
     tracemalloc.start()
-    _load(store, experiment_id)
+    _load(master, experiment_id)
     gc.collect()
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return took, held / 2**20
 
 
-def _load(store: Store, experiment_id: int) -> None:
-    with locked_experiment(store, SETTINGS, experiment_id) as orchestrator:
+def _load(master: Master, experiment_id: int) -> None:
+    with master.experiment_lock.hold(experiment_id) as orchestrator:
         assert orchestrator.search.trials
 
 
@@ -153,7 +151,7 @@ def begin(engine: Engine, trials: int) -> Running:
     """A search that has created so many trials, at most `AT_ONCE` of which run."""
     attempts = Attempts(engine)
     number = grow(attempts, trials, AT_ONCE)
-    return Running(engine, attempts.store, number, attempts.live(number))
+    return Running(engine, attempts.master, number, attempts.live(number))
 
 
 def grow(attempts: Attempts, trials: int, at_once: int, **facts: Any) -> int:

@@ -10,10 +10,12 @@ from pathlib import Path
 import trainmaster
 
 PACKAGE = Path(trainmaster.__file__).parent
-# Names of what is one thing in several layers: a row, a value of the SDK, a state of the pure machine.
+# Names of what is one thing in several layers: a row, a value or a resource of the SDK, a service, a
+# state of the pure machine.
 SAME_IN_LAYERS = {
     "Checkpoint", "Experiment", "Model", "ModelVersion", "QueuedJob", "Task", "Trial",
     "BindMount", "ContextFile", "Device", "ExitRecord", "ExitReport", "Gpu", "MasterUnreachable",
+    "Experiments", "ExperimentTable", "Master", "Users",
 }  # fmt: skip
 # Events and decisions that the machines of experiments, trials and standalone tasks have in common.
 OF_STATE_MACHINES = {"Activate", "AllocationEnded", "Created", "Finish", "Kill", "NotPossible", "Pause"}

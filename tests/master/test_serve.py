@@ -23,7 +23,7 @@ def test_a_database_that_goes_away_while_the_master_starts(tmp_path: Path) -> No
     presence = Watchdog(url)
     engine = make_engine(url, pool_size=1, presence=presence)
     with pytest.raises(serve.CannotServe, match=r"went away while the master started: .*\. Start it again\."):
-        serve.make_services(parse_master(""), tmp_path, engine, presence, "http://127.0.0.1:1", None)
+        serve.make_master(parse_master(""), tmp_path, engine, presence, "http://127.0.0.1:1", None)
     engine.dispose()
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
+from tests.support.bound import bind
 from tests.support.database import database, engine_of, make_template, private_server
 from tests.support.scale.filling import Size, fill
+from trainmaster.master.services.master import Master
 from trainmaster.master.services.store import Store
 
 
@@ -30,5 +32,5 @@ def full(size: Size) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="package")
-def store(full: Engine) -> Store:
-    return Store(full)
+def master(full: Engine) -> Master:
+    return bind(Store(full))

@@ -13,21 +13,12 @@ from sqlalchemy import Engine, text
 from tests.support.scale.filling import Size
 from tests.support.scale.plans import explain, listening
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.allocations import endings, pending_work
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.experiments import experiments, trials
-from trainmaster.master.services.files.user_files import UserFiles
-from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.logs.log_store import LogFilter
-from trainmaster.master.services.metrics import metric_reports
-from trainmaster.master.services.removal import removal
-from trainmaster.master.services.resources import job_queue
+from trainmaster.master.services.master import Master
+from trainmaster.master.services.removal.removal import ExperimentRemoval
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.scheduling import observations, submission
-from trainmaster.master.services.store import Settings, Store
-
-SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 
 pytestmark = pytest.mark.slow
 
@@ -56,11 +47,11 @@ def ask(
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("sort", experiments.SORTS)
-def test_experiments_by_every_column(full: Engine, store: Store, size: Size, sort: str, descending: bool) -> None:
+def test_experiments_by_every_column(full: Engine, master: Master, size: Size, sort: str, descending: bool) -> None:
     query = experiments.ListQuery(sort_by=sort, descending=descending)
     page = ask(
         full,
-        lambda: experiments.list_page(store, CALLER, query, 100, PAGE),
+        lambda: master.experiments.list_page(CALLER, query, 100, PAGE),
         statements=6,
         rows=2 * size.experiments + 2 * size.live + 50,
         whole={"experiments"},
@@ -73,12 +64,12 @@ def test_experiments_by_every_column(full: Engine, store: Store, size: Size, sor
     [{"archived": False}, {"users": ["determined"]}, {"labels": ["label1"]}, {"states": ["RUNNING"]}, {"name": "3"}],
     ids=str,
 )
-def test_experiments_by_every_filter(full: Engine, store: Store, size: Size, query: dict[str, Any]) -> None:
+def test_experiments_by_every_filter(full: Engine, master: Master, size: Size, query: dict[str, Any]) -> None:
     wanted = experiments.ListQuery(**query)
     rows = 2 * size.experiments + 2 * size.live + 50
     assert ask(
         full,
-        lambda: experiments.list_page(store, CALLER, wanted, 0, PAGE),
+        lambda: master.experiments.list_page(CALLER, wanted, 0, PAGE),
         statements=8,
         rows=rows,
         whole={"experiments"},
@@ -87,9 +78,9 @@ def test_experiments_by_every_filter(full: Engine, store: Store, size: Size, que
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("sort", trials.SORTS)
-def test_trials_by_every_column(full: Engine, store: Store, size: Size, sort: str, descending: bool) -> None:
+def test_trials_by_every_column(full: Engine, master: Master, size: Size, sort: str, descending: bool) -> None:
     def question(experiment_id: int, offset: int) -> Callable[[], Any]:
-        return lambda: trials.list_page(store, experiment_id, (), sort, descending, offset, PAGE)
+        return lambda: master.trials.list_page(experiment_id, (), sort, descending, offset, PAGE)
 
     small = (size.trials - size.largest) // (size.experiments - 1) + 1
     found = ask(full, question(7, 0), statements=4, rows=2 * small)
@@ -98,19 +89,19 @@ def test_trials_by_every_column(full: Engine, store: Store, size: Size, sort: st
     assert len(page.items) == PAGE
 
 
-def test_trials_by_id_and_metric_read_a_page_of_them(full: Engine, store: Store) -> None:
+def test_trials_by_id_and_metric_read_a_page_of_them(full: Engine, master: Master) -> None:
     for sort in ("id", "best_validation_metric"):
         with listening(full) as asked:
-            trials.list_page(store, 1, (), sort, False, 0, PAGE)
+            master.trials.list_page(1, (), sort, False, 0, PAGE)
         for statement in asked.reading[-2:]:
             read = explain(full, *statement)
             assert read.rows <= 2 * PAGE, read.plan
 
 
 @pytest.mark.parametrize("sort", trials.CHECKPOINT_SORTS)
-def test_checkpoints_by_every_column(full: Engine, store: Store, size: Size, sort: str) -> None:
+def test_checkpoints_by_every_column(full: Engine, master: Master, size: Size, sort: str) -> None:
     def question(**where: Any) -> Callable[[], Any]:
-        return lambda: trials.list_checkpoints(store, sort_by=sort, limit=PAGE, **where)
+        return lambda: master.trials.list_checkpoints(sort_by=sort, limit=PAGE, **where)
 
     ask(full, question(experiment_id=7), statements=5, rows=4 * (size.trials // size.experiments) + 50)
     ask(full, question(trial_id=8), statements=5, rows=20)
@@ -120,9 +111,9 @@ def test_checkpoints_by_every_column(full: Engine, store: Store, size: Size, sor
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("offset", [0, 300])
-def test_a_page_of_a_long_history(full: Engine, store: Store, size: Size, offset: int, descending: bool) -> None:
+def test_a_page_of_a_long_history(full: Engine, master: Master, size: Size, offset: int, descending: bool) -> None:
     with listening(full) as asked:
-        page = trials.workloads(store, 1, offset, 100, descending=descending)
+        page = master.trials.workloads(1, offset, 100, descending=descending)
     assert len(page.items) == 100
     steps = [_steps(load) for load in page.items]
     assert steps == sorted(steps, reverse=descending)
@@ -144,12 +135,12 @@ def _steps(load: trials.Workload) -> int:
     return report.steps
 
 
-def test_the_pages_of_a_history_are_the_history(full: Engine, store: Store) -> None:
-    whole = trials.workloads(store, 1, 0, 0)
+def test_the_pages_of_a_history_are_the_history(full: Engine, master: Master) -> None:
+    whole = master.trials.workloads(1, 0, 0)
     assert whole.window.total == len(whole.items) > 1000
-    paged = [load for offset in range(0, 1000, 90) for load in trials.workloads(store, 1, offset, 90).items]
+    paged = [load for offset in range(0, 1000, 90) for load in master.trials.workloads(1, offset, 90).items]
     assert [_key(load) for load in paged[:1000]] == [_key(load) for load in whole.items[:1000]]
-    last = trials.workloads(store, 1, -5, 0).items
+    last = master.trials.workloads(1, -5, 0).items
     assert [_key(load) for load in last] == [_key(load) for load in whole.items[-5:]]
 
 
@@ -162,50 +153,50 @@ def _key(load: trials.Workload) -> Any:
 
 @pytest.mark.parametrize("after", [0, 100_000])
 @pytest.mark.parametrize("newest_first", [False, True])
-def test_a_page_of_a_log(full: Engine, store: Store, after: int, newest_first: bool) -> None:
+def test_a_page_of_a_log(full: Engine, master: Master, after: int, newest_first: bool) -> None:
     def question() -> Any:
-        return log_store.read(store, "task-1", LogFilter(), after_id=after, limit=100, newest_first=newest_first)
+        return master.log_store.read("task-1", LogFilter(), after_id=after, limit=100, newest_first=newest_first)
 
     # Half of all lines are this task's, so walking all lines reads twice as many as it gives.
     assert len(ask(full, question, statements=1, rows=300)) == 100
 
 
-def test_a_filter_of_a_log_reads_that_task_only(full: Engine, store: Store, size: Size) -> None:
+def test_a_filter_of_a_log_reads_that_task_only(full: Engine, master: Master, size: Size) -> None:
     where = LogFilter(levels=["ERROR"], search_text="epoch")
     rows = size.lines // size.trials * 2
-    assert ask(full, lambda: log_store.read(store, "task-5", where, limit=100), statements=2, rows=rows) == []
+    assert ask(full, lambda: master.log_store.read("task-5", where, limit=100), statements=2, rows=rows) == []
 
 
 @pytest.mark.parametrize("group", [None, "training", "validation"])
-def test_a_page_of_metrics(full: Engine, store: Store, group: str | None) -> None:
+def test_a_page_of_metrics(full: Engine, master: Master, group: str | None) -> None:
     def first_page() -> Any:
-        return list(islice(metric_reports.stream(store, [1], group, page=500), 500))
+        return list(islice(master.metric_reports.stream([1], group, page=500), 500))
 
     assert len(ask(full, first_page, statements=1, rows=1010)) == 500
-    assert ask(full, lambda: list(metric_reports.stream(store, [9], group)), statements=1, rows=100)
+    assert ask(full, lambda: list(master.metric_reports.stream([9], group)), statements=1, rows=100)
 
 
 # -- single things ----------------------------------------------------------------------------------------------
 
 
-def test_one_experiment_one_trial_one_checkpoint(full: Engine, store: Store, size: Size) -> None:
-    ask(full, lambda: experiments.get(store, 7), statements=6, rows=100)
-    ask(full, lambda: experiments.get(store, 1), statements=6, rows=size.largest + 1, whole={"trials"})
-    ask(full, lambda: trials.get(store, 1234), statements=4, rows=10)
-    ask(full, lambda: trials.task_with_allocations(store, "task-77"), statements=2, rows=10)
-    ask(full, lambda: experiments.story(store, 1234), statements=2, rows=10)
+def test_one_experiment_one_trial_one_checkpoint(full: Engine, master: Master, size: Size) -> None:
+    ask(full, lambda: master.experiments.get(7), statements=6, rows=100)
+    ask(full, lambda: master.experiments.get(1), statements=6, rows=size.largest + 1, whole={"trials"})
+    ask(full, lambda: master.trials.get(1234), statements=4, rows=10)
+    ask(full, lambda: master.trials.task_with_allocations("task-77"), statements=2, rows=10)
+    ask(full, lambda: master.experiments.story(1234), statements=2, rows=10)
     with full.connect() as connection:
         key = connection.execute(text("SELECT uuid FROM checkpoints WHERE trial_id = 77 LIMIT 1")).scalar_one()
-    ask(full, lambda: trials.get_checkpoint(store, str(key)), statements=3, rows=3)
+    ask(full, lambda: master.trials.get_checkpoint(str(key)), statements=3, rows=3)
 
 
 # -- what the controller asks, over and over -------------------------------------------------------------------------
 
 
-def test_the_queue(full: Engine, store: Store, size: Size) -> None:
+def test_the_queue(full: Engine, master: Master, size: Size) -> None:
     jobs = ask(
         full,
-        lambda: job_queue.page(store, None, 0, 100),
+        lambda: master.job_queue.page(None, 0, 100),
         statements=2,  # of experiments, and of tasks of none
         rows=size.experiments + 4 * size.live,
         whole={"experiments"},
@@ -216,17 +207,17 @@ def test_the_queue(full: Engine, store: Store, size: Size) -> None:
 @pytest.mark.parametrize(
     "question",
     [
-        lambda store: submission.due(store, "default", 64),
-        lambda store: submission.due(store, "default", 64, rooms={1: 2}),
-        lambda store: submission.next_due(store, "default", now()),
-        lambda store: observations.any_live(store, "default"),
-        lambda store: endings.to_kill(store, "default"),
-        lambda store: endings.enforce_deadlines(store),
-        lambda store: pending_work.pending_work(store, "default"),
-        lambda store: endings.ending(store, "default"),
-        lambda store: endings.uncollected(store, "default", 20),
-        lambda store: removal.ExperimentRemoval(store, SETTINGS, UserFiles(SETTINGS, Clusters([])), Retries()).go_on(),
-        lambda store: removal.remove_expired_sessions(store),
+        lambda master: master.submissions.due("default", 64),
+        lambda master: master.submissions.due("default", 64, rooms={1: 2}),
+        lambda master: master.submissions.next_due("default", now()),
+        lambda master: master.observations.any_live("default"),
+        lambda master: master.endings.to_kill("default"),
+        lambda master: master.endings.enforce_deadlines(),
+        lambda master: master.work_steps.pending("default"),
+        lambda master: master.endings.ending("default"),
+        lambda master: master.endings.uncollected("default", 20),
+        lambda master: ExperimentRemoval(master, Retries()).go_on(),
+        lambda master: master.removal.remove_expired_sessions(),
     ],
     ids=(
         "due",
@@ -243,11 +234,11 @@ def test_the_queue(full: Engine, store: Store, size: Size) -> None:
     ),
 )
 def test_a_pass_of_the_loops_reads_what_lives(
-    full: Engine, store: Store, size: Size, question: Callable[[Store], Any]
+    full: Engine, master: Master, size: Size, question: Callable[[Master], Any]
 ) -> None:
     ask(
         full,
-        lambda: question(store),
+        lambda: question(master),
         statements=2,
         rows=size.live + size.experiments,
         whole={"experiments", "user_sessions"},

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Engine
@@ -22,12 +22,14 @@ from tests.support.api.http import Answer, Api
 from tests.support.api.jobs import Job, config, give_slots, jobs_of
 from tests.support.api.listener import listening
 from tests.support.api.tasks import generic, lines
+from tests.support.bound import bind
 from tests.support.cluster.layout import USERS
 from tests.support.cluster.users import ensure_users
 from tests.support.master import MasterProcess, free_port, serving, wait_for
 from trainmaster.config.master import parse_master
 from trainmaster.config.messages import ConfigError
 from trainmaster.master.services import addresses
+from trainmaster.master.services.store import Store
 from trainmaster.master.services.tasks.listeners import Listeners
 
 SECRET = "internal service of the master's host: secret=42"
@@ -319,7 +321,6 @@ def test_a_webhook_does_not_reach_the_inside(chair: Api) -> None:
 def test_a_name_that_changes_its_meaning_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The address that was looked at is the one that is connected to."""
     from trainmaster.master.services.events import webhook_deliveries
-    from trainmaster.master.services.store import Settings
 
     with listening() as listener:
         port = int(listener.url.rpartition(":")[2])
@@ -329,7 +330,7 @@ def test_a_name_that_changes_its_meaning_leads_nowhere(monkeypatch: pytest.Monke
             asked.append(host)
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
-        settings = Settings("", "", "", b"", "", "", b"", webhook_networks=addresses.networks(["127.0.0.1"]))
+        master = bind(cast(Store, None), webhook_networks=addresses.networks(["127.0.0.1"]))
         with monkeypatch.context() as patched:
             patched.setattr(webhook_deliveries.socket, "getaddrinfo", resolve)
             patched.setattr(
@@ -337,7 +338,7 @@ def test_a_name_that_changes_its_meaning_leads_nowhere(monkeypatch: pytest.Monke
                 "create_connection",
                 lambda address, timeout, **_: (asked.append(address[0]), real(address, timeout))[1],
             )
-            webhook_deliveries.post(settings, f"http://rebinding.example:{port}/x", b"{}")
+            master.webhook_deliveries.post(f"http://rebinding.example:{port}/x", b"{}")
         assert asked == ["rebinding.example", "127.0.0.1"]
         assert listener.heard[0].headers["host"] == f"rebinding.example:{port}"
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from socket import create_connection
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,16 +24,16 @@ from tests.support.api.http import Api, Json
 from tests.support.api.jobs import Job
 from tests.support.api.people import PASSWORD, enter, person
 from tests.support.api.tasks import generic, lines
+from tests.support.bound import bind
 from tests.support.master import MasterProcess, free_port, wait_for
 from tests.support.security.services import file
 from trainmaster.cli.terminal import Plain, clean
 from trainmaster.client.session_calls import hashed
 from trainmaster.config.master import parse_master
 from trainmaster.master import serve
-from trainmaster.master.api import guard as guards
 from trainmaster.master.api.guard import Behind, Guard
-from trainmaster.master.services.access.identity import Alive
-from trainmaster.master.services.store import Wakeups
+from trainmaster.master.services.access.identity import Alive, Identities
+from trainmaster.master.services.store import Store
 
 PAGE = {"X-Trainmaster": "page"}
 
@@ -335,7 +335,7 @@ def test_many_open_connections_are_one_question() -> None:
         return Alive(frozenset(users), frozenset(sessions - {7}), frozenset(attempts - {"ended"}))
 
     async def main() -> None:
-        guard = Guard(None, Wakeups())  # type: ignore[arg-type]
+        guard = Guard(bind(cast(Store, None)))
         with contextlib.ExitStack() as stack:
             open_ = [stack.enter_context(guard.watching(Behind(1, number % 50))) for number in range(1000)]
             owners = stack.enter_context(guard.watching(Behind(2)))
@@ -348,7 +348,7 @@ def test_many_open_connections_are_one_question() -> None:
             assert not lives.is_set()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(guards.identity, "still_there", look)
+        patched.setattr(Identities, "still_there", look)
         asyncio.run(main())
     assert asked[0] == (50, 2)
     assert asked[1][1] == 2

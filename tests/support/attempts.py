@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Engine, select, text
 
+from tests.support.bound import bind
 from trainmaster.master.db.tables import Allocation, Experiment, Job, Task, Trial, task_logs
 from trainmaster.master.services.access import bootstrap
 from trainmaster.master.services.store import Store
@@ -23,6 +24,7 @@ class Attempts:
     def __init__(self, engine: Engine, password: str = "a password of the Test 1") -> None:
         self.engine = engine
         self.store = Store(engine)
+        self.master = bind(self.store)
         self.identity = bootstrap.prepare(self.store, dict.fromkeys(("admin", "determined"), password))
 
     def experiment(self, config: Mapping[str, Any] | None = None, **facts: Any) -> int:

@@ -11,14 +11,12 @@ from sqlalchemy import insert
 from tests.support.attempts import Attempts
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db.tables import Experiment, ModelDefinition
-from trainmaster.master.services.allocations.exit_reports import ExitReport, take_exits
-from trainmaster.master.services.allocations.leases import LeaseRequest, lease
-from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
+from trainmaster.master.services.allocations.exit_reports import ExitReport
+from trainmaster.master.services.allocations.leases import LeaseRequest
+from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.group_commit import Alone
-from trainmaster.master.services.store import Settings
 
-SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 CONFIG = """
 entrypoint: "true"
 checkpoint_storage: {type: shared_fs, host_path: /tmp}
@@ -48,15 +46,15 @@ def running(attempts: Attempts) -> str:
 
 
 def reports(attempts: Attempts, calls: Sequence[ReportCall]) -> list[Any]:
-    return taken(partial(take_reports, attempts.store, SETTINGS), calls)
+    return taken(partial(attempts.master.report_batches.take_reports), calls)
 
 
 def leases(attempts: Attempts, calls: Sequence[LeaseRequest]) -> list[Any]:
-    return taken(partial(lease, attempts.store, SETTINGS, slot_types={}), calls)
+    return taken(partial(attempts.master.leases.lease, slot_types={}), calls)
 
 
 def exits(attempts: Attempts, calls: Sequence[ExitReport]) -> list[Any]:
-    return taken(partial(take_exits, attempts.store, SETTINGS), calls)
+    return taken(partial(attempts.master.exit_reports.take_exits), calls)
 
 
 def taken(take: Callable[..., Sequence[Any]], calls: Sequence[Any]) -> list[Any]:

@@ -70,7 +70,7 @@ from trainmaster.master.api import (
     webui,
     workspaces,
 )
-from trainmaster.master.api.dependencies import Senders, Services, admit_large
+from trainmaster.master.api.dependencies import Senders, ServedMaster, admit_large
 from trainmaster.master.api.guard import Guard
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
@@ -137,16 +137,16 @@ def _note_work(router: APIRouter) -> None:
                 route.dependant.call = route.endpoint = worked(call)
 
 
-def make_app(engine: Engine, services: Services) -> FastAPI:
+def make_app(engine: Engine, master: ServedMaster) -> FastAPI:
     """The ASGI application; its lifespan runs the listener and the controller."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        wakeups = services.wakeups
-        live_changes = services.store.live
+        wakeups = master.wakeups
+        live_changes = master.store.live
         channels = {CHANNEL: wakeups.fire, LIVE_CHANNEL: live_changes.heard}
         listener = Listener(engine, channels, wakeups.fire_all)
-        controller = Controller(engine, services.store, services.settings, services.clusters, wakeups)
+        controller = Controller(master)
         listener.start()
         live_changes.start(wakeups.fire)
         controller.start()
@@ -161,7 +161,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
 
     app = FastAPI(
         title="trainmaster",
-        version=services.settings.version,
+        version=master.settings.version,
         description="Determined 0.38.1's `/api/v1`, and our own additions under `/api/x1`.",
         lifespan=lifespan,
         docs_url=None,
@@ -169,20 +169,20 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
         responses=error_envelope.RESPONSES,
         strict_content_type=False,  # Determined's clients send JSON without its Content-Type
     )
-    app.state.services = services
-    app.state.guard = Guard(services.store, services.wakeups)
-    app.state.pages = live.Pages(services, app.state.guard)
+    app.state.master = master
+    app.state.guard = Guard(master)
+    app.state.pages = live.Pages(master, app.state.guard)
     error_envelope.install(app)
     app.add_middleware(gateway.Gateway)
     app.add_middleware(conditional.Conditional)
     app.add_middleware(
         limits.BodyLimit,
-        limits=services.settings.limits,
-        admit=partial(admit_large, services),
-        senders=Senders(services),
+        limits=master.settings.limits,
+        admit=partial(admit_large, master),
+        senders=Senders(master),
     )
     app.add_middleware(
-        cancellation.Cancellation, longest=float(services.settings.limits.statement)
+        cancellation.Cancellation, longest=float(master.settings.limits.statement)
     )  # outermost: it sees all requests
     docs.install(app)
     for part in PARTS:

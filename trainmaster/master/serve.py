@@ -25,7 +25,7 @@ from trainmaster.config.limits import enforce
 from trainmaster.config.master import Database, MasterConfig
 from trainmaster.master.api.arrivals import Arrivals, FairListener
 from trainmaster.master.api.connections import Connections, raise_descriptors
-from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.dependencies import ServedMaster
 from trainmaster.master.api.error_envelope import steady
 from trainmaster.master.api.origins import Apart, Forwarded, Portal
 from trainmaster.master.api.security_headers import Answers
@@ -40,8 +40,9 @@ from trainmaster.master.services.access import bootstrap, identity
 from trainmaster.master.services.access.permissions import ROLES
 from trainmaster.master.services.access.request_shares import Shares
 from trainmaster.master.services.addresses import networks
+from trainmaster.master.services.context import Settings
 from trainmaster.master.services.logs.master_log import RECENT
-from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.master.services.store import Store, Wakeups
 from trainmaster.master.site import BadSite, Site, reload_from, shown, warn_of_strangers
 from trainmaster.master.tls import BadCertificate, ServedTls
 from trainmaster.runtime.archive import build_runtime_zip
@@ -79,7 +80,7 @@ def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterC
         listeners.append(_bind(replace(place, port=config.services_listener)))
     url = f"{'https' if tls else 'http'}://{shown(place.host)}:{listeners[0].getsockname()[1]}"
     with _closing(listeners), database(config, place.data) as (engine, presence):
-        services, site = make_services(config, place.data, engine, presence, url, tls)
+        master, site = make_master(config, place.data, engine, presence, url, tls)
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
@@ -87,10 +88,10 @@ def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterC
         for listener in listeners:
             listener.arrivals, listener.says_why = arrivals, tls is None
         connections = Connections(config.limits, raise_descriptors(), arrivals.logged_in)
-        server = _Server(services, url, steady(_application(config, engine, services)), connections, tls)
+        server = _Server(master, url, steady(_application(config, engine, master)), connections, tls)
 
         def reload() -> None:
-            reload_from(site, services.store, read, lambda new: set_level(new.log.level))
+            reload_from(site, master.store, read, lambda new: set_level(new.log.level))
             if tls is not None:
                 tls.reload()
 
@@ -98,12 +99,12 @@ def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterC
             server.run(sockets=list(listeners))
         if tls is not None:
             tls.stop()
-        services.clusters.close()
+        master.clusters.close()
 
 
-def _application(config: MasterConfig, engine: Engine, services: Services) -> ASGIApp:
+def _application(config: MasterConfig, engine: Engine, master: ServedMaster) -> ASGIApp:
     """Builds the ASGI applications that a request passes through, the outermost last."""
-    app = make_app(engine, services)
+    app = make_app(engine, master)
     entry: ASGIApp = Portal(Answers(app, app.state.guard))
     if config.services_url is not None:
         entry = Apart(entry, config.services_url, config.services_listener)
@@ -152,20 +153,20 @@ def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
     return server.start()
 
 
-def make_services(
+def make_master(
     config: MasterConfig, data: Path, engine: Engine, presence: Watchdog, url: str, tls: ServedTls | None
-) -> tuple[Services, Site]:
+) -> tuple[ServedMaster, Site]:
     """Builds everything that the API and the controller work with. Raises CannotServe."""
     try:
-        return _make_services(config, data, engine, presence, url, tls)
+        return _make_master(config, data, engine, presence, url, tls)
     except DATABASE_UNAVAILABLE as error:
         why = in_short(error)
         raise CannotServe(f"The database went away while the master started: {why}. Start it again.") from None
 
 
-def _make_services(
+def _make_master(
     config: MasterConfig, data: Path, engine: Engine, presence: Watchdog, url: str, tls: ServedTls | None
-) -> tuple[Services, Site]:
+) -> tuple[ServedMaster, Site]:
     store = Store(engine, presence)
     identity_ = bootstrap.prepare(store, _initial_passwords(config, data))
     prefix = f"det-{identity_.cluster_id[:8]}-"
@@ -205,7 +206,7 @@ def _make_services(
     enforce(config.limits)
     shares = Shares(config.limits.waiting)
     shown = config.model_dump(mode="json", exclude_none=True)
-    made = Services(
+    made = ServedMaster(
         store,
         settings,
         site.clusters,
@@ -344,7 +345,7 @@ class _Server(uvicorn.Server):
     """uvicorn, which ends long polls as soon as the master is asked to stop, and reports when it is ready."""
 
     def __init__(
-        self, services: Services, url: str, app: ASGIApp, connections: Connections, tls: ServedTls | None
+        self, master: ServedMaster, url: str, app: ASGIApp, connections: Connections, tls: ServedTls | None
     ) -> None:
         certificate, key = tls.files if tls is not None else (None, None)
         super().__init__(
@@ -361,7 +362,7 @@ class _Server(uvicorn.Server):
                 server_header=False,
             )
         )
-        self._services, self._url, self._tls = services, url, tls
+        self._master, self._url, self._tls = master, url, tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -372,8 +373,8 @@ class _Server(uvicorn.Server):
             print(f"listening on {self._url}", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._services.wakeups.close()
-        self._services.shares.close()
+        self._master.wakeups.close()
+        self._master.shares.close()
         super().handle_exit(sig, frame)
 
 

@@ -21,7 +21,7 @@ from trainmaster.dispatchers.base import Rejected, Setup
 from trainmaster.files import replace_file
 from trainmaster.master.services.clusters import clusters as clusters_
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters, DerivedPool, PoolSettings, namesake
-from trainmaster.master.services.experiments.experiments import SiteDefaults
+from trainmaster.master.services.context import SiteDefaults
 from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)

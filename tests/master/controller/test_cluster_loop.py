@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from tests.support.attempts import Attempts
+from tests.support.bound import SETTINGS, bind
 from tests.support.master import wait_for
 from trainmaster.dispatchers.base import (
     Canceller,
@@ -30,12 +31,13 @@ from trainmaster.master.controller.cluster_loop import ClusterLoop
 from trainmaster.master.lifecycle import allocation
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services.allocations import endings
+from trainmaster.master.services.allocations.endings import Endings
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.clusters.clusters import Cluster, Clusters
-from trainmaster.master.services.scheduling import job_spec, observations
-from trainmaster.master.services.store import Settings, Wakeups
+from trainmaster.master.services.clusters.clusters import Cluster
+from trainmaster.master.services.context import Settings
+from trainmaster.master.services.scheduling import observations
+from trainmaster.master.services.scheduling.job_spec import JobSpecs
 
-SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 NAMES = (f"loop{number}" for number in itertools.count())
 
 
@@ -78,7 +80,7 @@ class Loop:
         self.name = next(NAMES)
         self.dispatcher = Listed(Setup(name=self.name, prefix="det-", job_root=folder))
         one = Cluster(self.name, self.dispatcher, folder)
-        self._loop = ClusterLoop(attempts.store, settings, Clusters([one]), one, Wakeups())
+        self._loop = ClusterLoop(bind(attempts.store, [one], settings), one)
 
     def passes_until(self, seen: Callable[[], bool], what: str) -> None:
         def look() -> bool:
@@ -139,10 +141,10 @@ def test_only_cancellations_that_something_speaks_against_are_asked_about(
 
     monkeypatch.setattr(allocation, "SETTLE", 0.0)
     with monkeypatch.context() as undecided:
-        undecided.setattr(endings, "verdicts", lambda *_: iter(()))
+        undecided.setattr(Endings, "verdicts", lambda *_: iter(()))
         loop.passes_until(asked, "what accounting says")
     assert sorted(ref.token for ref in loop.dispatcher.explained) == sorted([again, refused, named]), "each once"
-    found = endings.verdicts(SETTINGS, endings.ending(attempts.store, loop.name))
+    found = attempts.master.endings.verdicts(attempts.master.endings.ending(loop.name))
     outcomes = {verdict.allocation_id: verdict.outcome for verdict in found}
     lost = OutcomeKind.INFRASTRUCTURE
     assert {name for name in names if outcomes[name].kind is lost} == {again, refused}
@@ -154,7 +156,7 @@ def test_a_job_that_a_listing_leaves_out_is_not_given_up(
     attempts: Attempts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends: list[str] = []
-    monkeypatch.setattr(endings, "end_together", lambda _store, _settings, _number, outcomes: ends.extend(outcomes))
+    monkeypatch.setattr(Endings, "end_together", lambda _self, _number, outcomes: ends.extend(outcomes))
     loop = Loop(attempts, tmp_path, replace(SETTINGS, lost_after=0.2))
     name = attempts.attempt(dispatcher=loop.name, lease_job="1", leased_at=now())
     loop.dispatcher.words = {name: Explanation("It runs.", JobState.RUNNING)}
@@ -182,7 +184,7 @@ def test_a_submit_during_which_the_database_goes_away_may_have_happened_and_is_n
     def away(*_: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("the database is unavailable: no answer within 10 s"))
 
-    monkeypatch.setattr(job_spec, "build", away)
+    monkeypatch.setattr(JobSpecs, "build", away)
     pool = loop.dispatcher.pools()[0].name
     name = attempts.attempt(dispatcher=loop.name, pool=pool, submission="NEW", native_id=None)
     loop.passes_until(lambda: attempts.row(name).submission == "UNKNOWN", "the submit to be looked for")
@@ -200,7 +202,7 @@ def test_an_attempt_whose_exit_came_before_its_reports_waits_for_them_as_long_as
         return attempts.attempt(dispatcher=loop.name, lease_job="1", leased_at=now(), exits={"0": record})
 
     ends: list[str] = []
-    monkeypatch.setattr(endings, "end_together", lambda _store, _settings, _number, outcomes: ends.extend(outcomes))
+    monkeypatch.setattr(Endings, "end_together", lambda _self, _number, outcomes: ends.extend(outcomes))
 
     def ended(name: str) -> bool:
         return name in ends

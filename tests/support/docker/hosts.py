@@ -18,10 +18,10 @@ from fastapi import FastAPI
 from tests.support.cluster.users import ensure_users
 from tests.support.docker.engine import DockerEngine
 from trainmaster.master.api import agents, error_envelope
-from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.dependencies import ServedMaster
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters
-from trainmaster.master.services.experiments.experiments import SiteDefaults
-from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.master.services.context import Settings, SiteDefaults
+from trainmaster.master.services.store import Store, Wakeups
 
 from trainmaster.dispatchers.docker import DockerDispatcher  # isort: skip
 
@@ -126,7 +126,7 @@ class HubServer:
         cluster = Cluster(name=dispatcher.name, dispatcher=dispatcher, job_root=self._folder)
         settings = Settings("0", "", "", b"", "", self.url, b"")
         # The agents' calls do not ask the database.
-        self._app.state.services = Services(
+        self._app.state.master = ServedMaster(
             cast(Store, None), settings, Clusters([cluster]), cast(SiteDefaults, None), self._wakeups
         )
 

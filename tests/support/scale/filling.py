@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import Connection, Engine, insert, text
 
 from trainmaster.master.db.tables import Experiment, Job
-from trainmaster.master.services import compaction
 from trainmaster.master.services.access import bootstrap
 from trainmaster.master.services.logs import log_blocks
+from trainmaster.master.services.master import Master
 from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.store import Store
 
@@ -55,17 +55,17 @@ def fill(engine: Engine, size: Size) -> None:
         connection.execute(text("VACUUM ANALYZE"))
 
 
-def compact(store: Store) -> None:
+def compact(master: Master) -> None:
     """What the master's compactor would do in the end."""
     for source in (series_columns.SOURCE, log_blocks.SOURCE):
-        newest = compaction.newest(store, source)
-        while compaction.count(store, source, newest):
+        newest = master.compaction.newest(source)
+        while master.compaction.count(source, newest):
             pass
-    for trial_id in series_columns.due(store):
-        while series_columns.compact(store, trial_id):
+    for trial_id in master.series_columns.due():
+        while master.series_columns.compact(trial_id):
             pass
-    for task_id in log_blocks.due(store):
-        while log_blocks.compact(store, task_id):
+    for task_id in master.log_blocks.due():
+        while master.log_blocks.compact(task_id):
             pass
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
+from tests.support.bound import bind
 from tests.support.master import MasterProcess, files
 from tests.support.webui.filled_search import fill_search
 from tests.support.webui.searches import MEMORY, SINGLE
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
-from trainmaster.master.services import compaction
 from trainmaster.master.services.logs import log_blocks
 from trainmaster.master.services.store import Store
 
@@ -52,10 +52,10 @@ def make_log(master: MasterProcess, lines: int, *, failed: bool = True) -> Fille
         connection.execute(text(_LINES), {"task": task, "lines": lines})
         if failed:
             _fail(connection, number)
-    store = Store(engine)
-    while compaction.count(store, log_blocks.SOURCE, compaction.newest(store, log_blocks.SOURCE)):
+    services = bind(Store(engine))
+    while services.compaction.count(log_blocks.SOURCE, services.compaction.newest(log_blocks.SOURCE)):
         pass
-    while log_blocks.compact(store, task):
+    while services.log_blocks.compact(task):
         pass
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE task_logs"))

@@ -17,7 +17,7 @@ from trainmaster.agent_protocol.messages import AGENT_ID, MAX_REMAINS, TOKEN, Ag
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.hub import INBOX_PREFIX
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import Services, Stranger, UserCaller, UsesServices, bearer
+from trainmaster.master.api.dependencies import ServedMaster, Stranger, UserCaller, UsesMaster, bearer
 from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, rfc3339
 from trainmaster.master.api.waiting import waiting
@@ -47,13 +47,13 @@ def _sender(agent_id: str) -> tuple[str, str]:
     return ("agent", agent_id)
 
 
-async def _yard(agent_id: AgentId, request: Request, services: UsesServices) -> AsyncIterator[AgentCluster]:
+async def _yard(agent_id: AgentId, request: Request, master: UsesMaster) -> AsyncIterator[AgentCluster]:
     """Yields the agent's cluster, while the endpoint works in a thread within the agent's share."""
-    found = agents.admit(services.clusters, agent_id, bearer(request))
+    found = master.agents.admit(agent_id, bearer(request))
     if iscoroutinefunction(request.scope["route"].endpoint):
         yield found
         return
-    async with services.threads.place_as(_sender(agent_id)):
+    async with master.threads.place_as(_sender(agent_id)):
         yield found
 
 
@@ -61,9 +61,9 @@ AgentCaller = Annotated[AgentCluster, Depends(_yard, scope="function")]
 
 
 @router.post("/api/x1/agents/{agent_id}/enrol")
-def enrol(agent_id: AgentId, request: Request, services: UsesServices, _: Stranger) -> Json:
+def enrol(agent_id: AgentId, request: Request, master: UsesMaster, _: Stranger) -> Json:
     """Enrols a new agent: it sends the enrolment key as its bearer token, and gets a secret of its own."""
-    return {"secret": agents.enrol(services.clusters, agent_id, bearer(request))}
+    return {"secret": master.agents.enrol(agent_id, bearer(request))}
 
 
 @router.post("/api/x1/agents/{agent_id}/sync")
@@ -75,20 +75,20 @@ def sync(agent_id: AgentId, report: AgentReport, agent_cluster: AgentCaller) -> 
 @router.get("/api/x1/agents/{agent_id}/orders")
 async def orders(
     agent_id: AgentId,
-    services: UsesServices,
+    master: UsesMaster,
     agent_cluster: AgentCaller,
     known: Annotated[str, Query(max_length=64)] = "",
     wait: Annotated[float, Query(ge=0)] = 0.0,
 ) -> Orders:
     """Returns the orders once they differ from revision `known`, or as they are after `wait` seconds."""
     subject = f"agent:{agent_id}"
-    timeout = min(wait, MAX_WAIT, services.settings.longest_poll)
+    timeout = min(wait, MAX_WAIT, master.settings.longest_poll)
     with (
-        waiting(services.wakeups, subject, timeout=timeout, period=CHECK_PERIOD) as turn,
-        agents.listening(agent_cluster, agent_id, lambda: services.wakeups.fire(subject)),
+        waiting(master.wakeups, subject, timeout=timeout, period=CHECK_PERIOD) as turn,
+        agents.listening(agent_cluster, agent_id, lambda: master.wakeups.fire(subject)),
     ):
         while True:
-            found = await services.threads.run_as(_sender(agent_id), agents.orders, agent_cluster, agent_id)
+            found = await master.threads.run_as(_sender(agent_id), agents.orders, agent_cluster, agent_id)
             if found.revision != known or not await turn.again():
                 return found
 
@@ -97,13 +97,13 @@ async def orders(
 def job_files(
     agent_id: AgentId,
     token: Token,
-    services: UsesServices,
+    master: UsesMaster,
     agent_cluster: AgentCaller,
     without: Annotated[list[str], Query()] = [],  # noqa: B006
 ) -> StreamingResponse:
     """The job's staged files as a tar, `without` those that the agent has from other jobs."""
     files = agents.job_files(agent_cluster, agent_id, token, without)
-    return StreamingResponse(services.threads.pieces_as(_sender(agent_id), files), media_type="application/x-tar")
+    return StreamingResponse(master.threads.pieces_as(_sender(agent_id), files), media_type="application/x-tar")
 
 
 @router.put("/api/x1/agents/{agent_id}/jobs/{token}/remains")
@@ -111,12 +111,12 @@ async def remains(
     agent_id: AgentId,
     token: Token,
     request: Request,
-    services: UsesServices,
+    master: UsesMaster,
     agent_cluster: AgentCaller,
     node_rank: Annotated[int, Query(alias="nodeRank", ge=0)] = 0,
 ) -> Json:
     """What a container left, as a tar: `exit/<rank>.json`, `spool/<stream>.jsonl`, `output.txt`."""
-    threads, sender = services.threads, _sender(agent_id)
+    threads, sender = master.threads, _sender(agent_id)
     descriptor, name = await threads.run_as(sender, tempfile.mkstemp, prefix=INBOX_PREFIX, dir=agent_cluster.inbox)
     path = FilePath(name)
     try:
@@ -138,7 +138,7 @@ async def remains(
 
 @router.get("/api/v1/agents")
 def list_agents(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     excludeSlots: bool = False,
@@ -150,8 +150,8 @@ def list_agents(
     """Agents on Docker hosts, nodes of schedulers and this machine. Of more than `MOST_SLOTS` slots on a page
     only the first are listed individually; `slotStats` counts all."""
     found: list[AgentShown | NodeShown] = [
-        *agents.show(services.store, services.clusters),
-        *node_list.show(services.clusters),
+        *master.agents.show(),
+        *node_list.show(master.clusters),
     ]
     found.sort(key=ORDERS[sort_key(sort_by, ORDERS, "id", enums.AGENTS)], reverse=bool(descending))
     window = cut(offset, limit, len(found))
@@ -164,24 +164,24 @@ def list_agents(
 
 
 @router.get("/api/v1/agents/{agent_id}")
-def get_agent(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
-    return {"agent": _agent(_one(services, agent_id))}
+def get_agent(agent_id: AgentId, master: UsesMaster, caller: UserCaller) -> Json:
+    return {"agent": _agent(_one(master, agent_id))}
 
 
 @router.get("/api/v1/agents/{agent_id}/slots")
-def list_slots(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
-    return {"slots": list(_slots(_one(services, agent_id)).values())}
+def list_slots(agent_id: AgentId, master: UsesMaster, caller: UserCaller) -> Json:
+    return {"slots": list(_slots(_one(master, agent_id)).values())}
 
 
 @router.get("/api/v1/agents/{agent_id}/slots/{slot_id}")
-def get_slot(agent_id: AgentId, slot_id: int, services: UsesServices, caller: UserCaller) -> JSONResponse:
-    return JSONResponse({"slot": _slots(_one(services, agent_id)).get(str(slot_id))})
+def get_slot(agent_id: AgentId, slot_id: int, master: UsesMaster, caller: UserCaller) -> JSONResponse:
+    return JSONResponse({"slot": _slots(_one(master, agent_id)).get(str(slot_id))})
 
 
 @router.delete("/api/x1/agent-secrets/{agent_id}")
-def revoke(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
+def revoke(agent_id: AgentId, master: UsesMaster, caller: UserCaller) -> Json:
     """Revokes an agent's secret; the agent can enrol again with the new key."""
-    agents.revoke(services.clusters, caller, agent_id)
+    master.agents.revoke(caller, agent_id)
     return {}
 
 
@@ -192,31 +192,31 @@ class DisableRequest(Body):
 
 
 @router.post("/api/v1/agents/{agent_id}/enable")
-def enable_agent(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
-    agents.enable(services.clusters, caller, agent_id)
-    return get_agent(agent_id, services, caller)
+def enable_agent(agent_id: AgentId, master: UsesMaster, caller: UserCaller) -> Json:
+    master.agents.enable(caller, agent_id)
+    return get_agent(agent_id, master, caller)
 
 
 @router.post("/api/v1/agents/{agent_id}/disable")
 def disable_agent(
-    agent_id: AgentId, services: UsesServices, caller: UserCaller, body: DisableRequest | None = None
+    agent_id: AgentId, master: UsesMaster, caller: UserCaller, body: DisableRequest | None = None
 ) -> Json:
-    agents.disable(services.clusters, caller, agent_id, drain=bool(body and body.drain))
-    return get_agent(agent_id, services, caller)
+    master.agents.disable(caller, agent_id, drain=bool(body and body.drain))
+    return get_agent(agent_id, master, caller)
 
 
 @router.post("/api/v1/agents/{agent_id}/slots/{slot_id}/enable")
-def enable_slot(agent_id: AgentId, slot_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    agents.enable(services.clusters, caller, agent_id, slot_id)
-    return {"slot": _slots(_one(services, agent_id)).get(str(slot_id))}
+def enable_slot(agent_id: AgentId, slot_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.agents.enable(caller, agent_id, slot_id)
+    return {"slot": _slots(_one(master, agent_id)).get(str(slot_id))}
 
 
 @router.post("/api/v1/agents/{agent_id}/slots/{slot_id}/disable")
 def disable_slot(
-    agent_id: AgentId, slot_id: int, services: UsesServices, caller: UserCaller, body: DisableRequest | None = None
+    agent_id: AgentId, slot_id: int, master: UsesMaster, caller: UserCaller, body: DisableRequest | None = None
 ) -> Json:
-    agents.disable(services.clusters, caller, agent_id, slot_id, drain=bool(body and body.drain))
-    return {"slot": _slots(_one(services, agent_id)).get(str(slot_id))}
+    master.agents.disable(caller, agent_id, slot_id, drain=bool(body and body.drain))
+    return {"slot": _slots(_one(master, agent_id)).get(str(slot_id))}
 
 
 def _id(shown: AgentShown | NodeShown) -> str:
@@ -231,8 +231,8 @@ def _since(shown: AgentShown | NodeShown) -> tuple[float, str]:
 ORDERS: Mapping[str, Callable[[AgentShown | NodeShown], Any]] = {"id": _id, "time": _since}
 
 
-def _one(services: Services, agent_id: str) -> AgentShown | NodeShown:
-    return agents.show_one(services.store, services.clusters, agent_id)
+def _one(master: ServedMaster, agent_id: str) -> AgentShown | NodeShown:
+    return master.agents.show_one(agent_id)
 
 
 _STATES = {

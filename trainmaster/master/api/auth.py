@@ -12,11 +12,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from trainmaster.master.api import cookies
-from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices, bearer
+from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster, bearer
 from trainmaster.master.api.shapes import Body, Shape, User
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 from trainmaster.master.services import addresses
-from trainmaster.master.services.access import identity
 from trainmaster.master.services.errors import Busy
 
 router = APIRouter(prefix="/api/v1", tags=["auth"])
@@ -42,11 +41,11 @@ class UserAnswer(Shape):
 
 
 @router.post("/auth/login")
-async def login(request: Request, body: LoginRequest, services: UsesServices) -> LoginAnswer:
-    return await enter(request, body, services)
+async def login(request: Request, body: LoginRequest, master: UsesMaster) -> LoginAnswer:
+    return await enter(request, body, master)
 
 
-async def enter(request: Request, body: LoginRequest, services: Services, *, origin: str = "") -> LoginAnswer:
+async def enter(request: Request, body: LoginRequest, master: ServedMaster, *, origin: str = "") -> LoginAnswer:
     """Starts a session. `origin`: of the web page on which the password was typed; empty for programs.
 
     A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
@@ -56,23 +55,21 @@ async def enter(request: Request, body: LoginRequest, services: Services, *, ori
     shown = body.client_mark or request.cookies.get(cookies.CLIENT, "")
 
     def log_in() -> LoginAnswer:
-        token, user = identity.log_in(
-            services.store, body.username, body.password, is_hashed=body.is_hashed, origin=origin
-        )
-        known = identity.known_mark(services.settings, name, shown)
-        kept = shown if known else identity.new_mark(services.settings, name)
+        token, user = master.identities.log_in(body.username, body.password, is_hashed=body.is_hashed, origin=origin)
+        known = master.identities.known_mark(name, shown)
+        kept = shown if known else master.identities.new_mark(name)
         return LoginAnswer(token=token, user=User.of(user), client_mark=kept)
 
-    return await counted(request, services, body.username, log_in, shown)
+    return await counted(request, master, body.username, log_in, shown)
 
 
-async def counted(request: Request, services: Services, username: str, check: Callable[[], T], shown: str = "") -> T:
+async def counted(request: Request, master: ServedMaster, username: str, check: Callable[[], T], shown: str = "") -> T:
     """Runs `check` on a password within the limits on attempts. `shown`: a mark of an earlier log-in, where
     there is one. Raises HTTPException 429, and what `check` raises for a wrong one."""
     name = _counted_name(username)
     address = request.client.host if request.client else ""
-    mark = identity.known_mark(services.settings, name, shown)
-    if wait := services.guesses.begin(name, address, mark):
+    mark = master.identities.known_mark(name, shown)
+    if wait := master.guesses.begin(name, address, mark):
         seconds = math.ceil(wait)
         raise HTTPException(
             429,
@@ -81,13 +78,13 @@ async def counted(request: Request, services: Services, username: str, check: Ca
         )
 
     try:
-        known = services.guesses.knows(name, address, mark)
-        async with services.password_checks.turn(name if known else addresses.network(address), known=known):
+        known = master.guesses.knows(name, address, mark)
+        async with master.password_checks.turn(name if known else addresses.network(address), known=known):
             answer = await run_in_threadpool(check)
     except (Busy, *DATABASE_UNAVAILABLE):
-        services.guesses.withdrawn(name, address, mark)
+        master.guesses.withdrawn(name, address, mark)
         raise
-    services.guesses.succeeded(name, address, mark)
+    master.guesses.succeeded(name, address, mark)
     return answer
 
 
@@ -96,16 +93,16 @@ def _counted_name(username: str) -> str:
 
 
 @router.post("/auth/logout")
-def logout(request: Request, services: UsesServices, caller: UserCaller) -> dict[str, Any]:
-    identity.log_out(services.store, bearer(request))
+def logout(request: Request, master: UsesMaster, caller: UserCaller) -> dict[str, Any]:
+    master.identities.log_out(bearer(request))
     return {}
 
 
 @router.get("/auth/user")
-def current_user(services: UsesServices, caller: AnyCaller) -> UserAnswer:
-    return UserAnswer(user=User.of(identity.get_user(services.store, caller.user_id)))
+def current_user(master: UsesMaster, caller: AnyCaller) -> UserAnswer:
+    return UserAnswer(user=User.of(master.identities.get_user(caller.user_id)))
 
 
 @router.get("/me")
-def me(services: UsesServices, caller: AnyCaller) -> UserAnswer:
-    return UserAnswer(user=User.of(identity.get_user(services.store, caller.user_id)))
+def me(master: UsesMaster, caller: AnyCaller) -> UserAnswer:
+    return UserAnswer(user=User.of(master.identities.get_user(caller.user_id)))

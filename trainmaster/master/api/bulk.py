@@ -7,15 +7,13 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
+from trainmaster.master.api.dependencies import ServedMaster, UserCaller, UsesMaster
 from trainmaster.master.api.parameters import EXPERIMENT_STATES, words
 from trainmaster.master.api.shapes import Body, Shape
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.experiments import bulk_actions, experiment_edits, experiments
 from trainmaster.master.services.experiments.bulk_actions import ExperimentSelection
 from trainmaster.master.services.experiments.experiments import ListQuery
-from trainmaster.master.services.removal import retention
 
 router = APIRouter(prefix="/api/v1/projects/{project_id}/experiments", tags=["experiments"])
 Action = Callable[[int], Any]
@@ -72,78 +70,78 @@ class ResultsAnswer(Shape):
     results: list[Outcome]
 
 
-def _act(services: Services, caller: Caller, project_id: int, body: BulkRequest, action: Action) -> ResultsAnswer:
-    found = bulk_actions.act(services.store, caller, body.selection(project_id), action)
+def _act(master: ServedMaster, caller: Caller, project_id: int, body: BulkRequest, action: Action) -> ResultsAnswer:
+    found = master.bulk_actions.act(caller, body.selection(project_id), action)
     return ResultsAnswer(results=[Outcome(id=result.experiment_id, error=result.error) for result in found])
 
 
 def _command(
-    services: Services, caller: Caller, project_id: int, body: BulkRequest, event: lifecycle.Event
+    master: ServedMaster, caller: Caller, project_id: int, body: BulkRequest, event: lifecycle.Event
 ) -> ResultsAnswer:
     return _act(
-        services,
+        master,
         caller,
         project_id,
         body,
-        lambda number: experiments.command(services.store, services.settings, caller, number, event),
+        lambda number: master.experiments.command(caller, number, event),
     )
 
 
 @router.post("/activate")
-def activate(project_id: int, body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
-    return _command(services, caller, project_id, body, lifecycle.Activate())
+def activate(project_id: int, body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
+    return _command(master, caller, project_id, body, lifecycle.Activate())
 
 
 @router.post("/pause")
-def pause(project_id: int, body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
-    return _command(services, caller, project_id, body, lifecycle.Pause())
+def pause(project_id: int, body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
+    return _command(master, caller, project_id, body, lifecycle.Pause())
 
 
 @router.post("/cancel")
-def cancel(project_id: int, body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
-    return _command(services, caller, project_id, body, lifecycle.Cancel())
+def cancel(project_id: int, body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
+    return _command(master, caller, project_id, body, lifecycle.Cancel())
 
 
 @router.post("/kill")
-def kill(project_id: int, body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
-    return _command(services, caller, project_id, body, lifecycle.Kill())
+def kill(project_id: int, body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
+    return _command(master, caller, project_id, body, lifecycle.Kill())
 
 
 @router.post("/archive")
-def archive(project_id: int, body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+def archive(project_id: int, body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
     def action(number: int) -> None:
-        experiment_edits.set_archived(services.store, services.settings, caller, number, True)
+        master.experiment_edits.set_archived(caller, number, True)
 
-    return _act(services, caller, project_id, body, action)
+    return _act(master, caller, project_id, body, action)
 
 
 @router.post("/unarchive")
-def unarchive(project_id: int, body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+def unarchive(project_id: int, body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
     def action(number: int) -> None:
-        experiment_edits.set_archived(services.store, services.settings, caller, number, False)
+        master.experiment_edits.set_archived(caller, number, False)
 
-    return _act(services, caller, project_id, body, action)
+    return _act(master, caller, project_id, body, action)
 
 
 @router.delete("/delete")
-def delete(project_id: int, body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+def delete(project_id: int, body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
     def action(number: int) -> None:
-        experiments.delete(services.store, services.settings, caller, number)
+        master.experiments.delete(caller, number)
 
-    return _act(services, caller, project_id, body, action)
+    return _act(master, caller, project_id, body, action)
 
 
 @router.post("/move")
-def move(project_id: int, body: BulkMove, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+def move(project_id: int, body: BulkMove, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
     def action(number: int) -> None:
-        experiment_edits.move(services.store, services.settings, caller, number, body.destination_project_id)
+        master.experiment_edits.move(caller, number, body.destination_project_id)
 
-    return _act(services, caller, project_id, body, action)
+    return _act(master, caller, project_id, body, action)
 
 
 @router.put("/retain_logs")
-def retain_logs(project_id: int, body: BulkRetain, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+def retain_logs(project_id: int, body: BulkRetain, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
     def action(number: int) -> None:
-        retention.keep_logs(services.store, services.settings, caller, number, body.num_days)
+        master.retention.keep_logs(caller, number, body.num_days)
 
-    return _act(services, caller, project_id, body, action)
+    return _act(master, caller, project_id, body, action)

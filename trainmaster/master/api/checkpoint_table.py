@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Shape
 from trainmaster.master.services.experiments import checkpoint_table
 
@@ -21,13 +21,13 @@ class CheckpointTable(Shape):
 
 
 @router.get("/experiments/{experiment_id}/checkpoints")
-def of_experiment(experiment_id: int, services: UsesServices, caller: UserCaller) -> CheckpointTable:
-    return _answer(checkpoint_table.table(services.store, experiment_id=experiment_id))
+def of_experiment(experiment_id: int, master: UsesMaster, caller: UserCaller) -> CheckpointTable:
+    return _answer(master.checkpoint_table.read(experiment_id=experiment_id))
 
 
 @router.get("/trials/{trial_id}/checkpoints")
-def of_trial(trial_id: int, services: UsesServices, caller: UserCaller) -> CheckpointTable:
-    return _answer(checkpoint_table.table(services.store, trial_id=trial_id))
+def of_trial(trial_id: int, master: UsesMaster, caller: UserCaller) -> CheckpointTable:
+    return _answer(master.checkpoint_table.read(trial_id=trial_id))
 
 
 def _answer(rows: Any) -> CheckpointTable:

@@ -6,11 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Body, Checkpoint, Shape
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import trials
-from trainmaster.master.services.removal import checkpoints
 
 router = APIRouter(prefix="/api/v1/checkpoints", tags=["checkpoints"])
 Json = dict[str, Any]
@@ -34,26 +32,24 @@ class PostMetadata(Body):
 
 
 @router.delete("")
-def delete(body: DeleteCheckpoints, services: UsesServices, caller: UserCaller) -> Json:
+def delete(body: DeleteCheckpoints, master: UsesMaster, caller: UserCaller) -> Json:
     """Deletes checkpoints: their files are removed soon; lists still show them as deleted."""
-    checkpoints.remove(services.store, services.settings, caller, body.checkpoint_uuids)
+    master.checkpoints.remove(caller, body.checkpoint_uuids)
     return {}
 
 
 @router.post("/rm")
-def remove_files(body: RemoveFiles, services: UsesServices, caller: UserCaller) -> Json:
+def remove_files(body: RemoveFiles, master: UsesMaster, caller: UserCaller) -> Json:
     """Removes files that match; without patterns the lists of files are read again."""
-    checkpoints.remove(services.store, services.settings, caller, body.checkpoint_uuids, body.checkpoint_globs)
+    master.checkpoints.remove(caller, body.checkpoint_uuids, body.checkpoint_globs)
     return {}
 
 
 @router.post("/{checkpoint_uuid}/metadata")
-def set_metadata(
-    checkpoint_uuid: str, body: PostMetadata, services: UsesServices, caller: UserCaller
-) -> CheckpointAnswer:
+def set_metadata(checkpoint_uuid: str, body: PostMetadata, master: UsesMaster, caller: UserCaller) -> CheckpointAnswer:
     metadata = body.checkpoint.get("metadata")
     if not isinstance(metadata, dict):
         raise Invalid("checkpoint.metadata must be a JSON object.")
-    checkpoints.set_metadata(services.store, caller, checkpoint_uuid, metadata)
-    view = trials.get_checkpoint(services.store, checkpoint_uuid)
+    master.checkpoints.set_metadata(caller, checkpoint_uuid, metadata)
+    view = master.trials.get_checkpoint(checkpoint_uuid)
     return CheckpointAnswer(checkpoint=Checkpoint.of(view.row, view.trial, view.config))

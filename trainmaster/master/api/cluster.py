@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, rfc3339
 from trainmaster.master.api.streams import line_of
@@ -25,8 +25,7 @@ from trainmaster.master.services.logs.log_store import LEVELS
 from trainmaster.master.services.logs.master_log import RECENT, MasterLogLine
 from trainmaster.master.services.orchestration.task_orchestrator import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
 from trainmaster.master.services.removal import checkpoint_gc
-from trainmaster.master.services.resources import agents, job_queue, slot_usage
-from trainmaster.master.services.tasks import standalone
+from trainmaster.master.services.resources import slot_usage
 from trainmaster.texts import csv_cell
 
 router = APIRouter(tags=["cluster"])
@@ -45,12 +44,12 @@ Moment = Annotated[dt.datetime, AfterValidator(_utc)]
 
 
 @router.get(f"{V1}/master/config")
-def config(services: UsesServices, caller: UserCaller) -> Json:
+def config(master: UsesMaster, caller: UserCaller) -> Json:
     """Returns the configuration as it was read, without passwords; with the key that signs webhook events."""
-    shown = masked(services.config)
+    shown = masked(master.config)
     level = logging.getLevelName(logging.getLogger().level).lower()
     log = {**(shown.get("log") or {}), "level": level}
-    return {"config": {**shown, "log": log, "webhooks": {"signing_key": services.settings.webhook_key}}}
+    return {"config": {**shown, "log": log, "webhooks": {"signing_key": master.settings.webhook_key}}}
 
 
 class LogConfig(Body):
@@ -72,7 +71,7 @@ class PatchConfig(Body):
 
 
 @router.patch(f"{V1}/master/config")
-def patch_config(body: PatchConfig, services: UsesServices, caller: UserCaller) -> Json:
+def patch_config(body: PatchConfig, master: UsesMaster, caller: UserCaller) -> Json:
     """Sets the level of the master's log, until the master is restarted."""
     mask = body.field_mask.split(",") if isinstance(body.field_mask, str) else body.field_mask.paths
     if strange := [path for path in mask if path not in ("log", "log.level", "log.color")]:
@@ -85,13 +84,13 @@ def patch_config(body: PatchConfig, services: UsesServices, caller: UserCaller) 
 
 
 @router.get(f"{V1}/master/telemetry")
-def telemetry(services: UsesServices, caller: UserCaller) -> Json:
+def telemetry(master: UsesMaster, caller: UserCaller) -> Json:
     return {"enabled": False, "segmentKey": ""}
 
 
 @router.get(f"{V1}/master/logs")
 async def logs(
-    services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0, follow: bool = False
+    master: UsesMaster, caller: UserCaller, offset: int = 0, limit: int = 0, follow: bool = False
 ) -> StreamingResponse:
     """Returns this process's latest log lines; a negative offset counts from the end. Without roles everybody gets
     them, as `det trial support-bundle` expects: users who may not read them see only when and where something was
@@ -100,7 +99,7 @@ async def logs(
 
     async def body() -> AsyncIterator[bytes]:
         number, sent = offset, 0
-        with waiting(services.wakeups, NOTHING, period=CHECK_PERIOD) as turn:
+        with waiting(master.wakeups, NOTHING, period=CHECK_PERIOD) as turn:
             while True:
                 for entry in RECENT.after(number):
                     yield line_of({"logEntry": _log_entry(entry if readable else entry.masked)})
@@ -123,12 +122,12 @@ def _log_entry(entry: MasterLogLine) -> Json:
 
 
 @router.get(f"{V1}/tasks")
-def tasks(services: UsesServices, caller: UserCaller) -> Json:
+def tasks(master: UsesMaster, caller: UserCaller) -> Json:
     """Attempts that have not ended, by their names."""
-    pools = {entry.pool.name: entry.cluster.kind for entry in services.clusters.pools()}
-    on_agents = agents.containers(services.clusters)
+    pools = {entry.pool.name: entry.cluster.kind for entry in master.clusters.pools()}
+    on_agents = master.agents.containers()
     found = {}
-    for row, name, priority, ports in slot_usage.live_attempts(services.store, caller.workspaces):
+    for row, name, priority, ports in master.slot_usage.live_attempts(caller.workspaces):
         nodes: Mapping[str, str | None] = on_agents.get(row.token) or dict.fromkeys(
             (row.observed or {}).get("nodes") or ()
         )
@@ -154,7 +153,7 @@ def tasks(services: UsesServices, caller: UserCaller) -> Json:
             "proxyPorts": [_port(row.task_id, entry) for entry in ports or ()],
             "state": ALLOCATION_STATES[AllocationState(row.state)],
         }
-    found |= {one.id: _collection(one) for one in checkpoint_gc.running(services.store, caller.workspaces)}
+    found |= {one.id: _collection(one) for one in master.checkpoint_policies.running(caller.workspaces)}
     return {"allocationIdToSummary": found}
 
 
@@ -177,9 +176,9 @@ def _collection(one: checkpoint_gc.Collection) -> Json:
 
 
 @router.get("/tasks")
-def tasks_plain(services: UsesServices, caller: UserCaller) -> Json:
+def tasks_plain(master: UsesMaster, caller: UserCaller) -> Json:
     """The same as scripts of older releases read it: in snake_case, without an envelope."""
-    return {key: _plain(summary) for key, summary in tasks(services, caller)["allocationIdToSummary"].items()}
+    return {key: _plain(summary) for key, summary in tasks(master, caller)["allocationIdToSummary"].items()}
 
 
 def _plain(summary: Json) -> Json:
@@ -208,21 +207,21 @@ def _port(task_id: str, entry: Mapping[str, Any]) -> Json:
 
 
 @router.get(f"{V1}/tasks/count")
-def count_tasks(services: UsesServices, caller: UserCaller) -> Json:
+def count_tasks(master: UsesMaster, caller: UserCaller) -> Json:
     """Those that have not ended."""
-    found = standalone.counts(services.store, caller.workspaces)
+    found = master.standalone_tasks.counts(caller.workspaces)
     return {f"{kind.lower()}s": found[kind] for kind in (COMMAND, NOTEBOOK, SHELL, TENSORBOARD)}
 
 
 @router.get(f"{V1}/job-queues/stats")
 def queue_stats(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     pools: Annotated[list[str], Query(alias="resourcePools")] = [],  # noqa: B006
 ) -> Json:
-    waits = slot_usage.queue_stats(services.store)
-    counts = job_queue.counts(services.store)
-    names = [entry.pool.name for entry in services.clusters.pools()]
+    waits = master.slot_usage.queue_stats()
+    counts = master.job_queue.counts()
+    names = [entry.pool.name for entry in master.clusters.pools()]
     results = []
     for name in names:
         if pools and name not in pools:
@@ -243,31 +242,31 @@ def queue_stats(
 
 @router.get(f"{V1}/resources/allocation/raw")
 def raw(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     after: Annotated[Moment | None, Query(alias="timestampAfter")] = None,
     before: Annotated[Moment | None, Query(alias="timestampBefore")] = None,
 ) -> Json:
-    found = slot_usage.between(services.store, *_span(after, before))
+    found = master.slot_usage.between(*_span(after, before))
     return {"resourceEntries": [_raw(use) for use in found]}
 
 
 @router.get("/resources/allocation/raw")
 def raw_csv(
-    services: UsesServices, caller: UserCaller, timestamp_after: Moment, timestamp_before: Moment
+    master: UsesMaster, caller: UserCaller, timestamp_after: Moment, timestamp_before: Moment
 ) -> PlainTextResponse:
     header = ["experiment_id", "kind", "username", "labels", "slots", "start_time", "end_time", "seconds"]
     rows = (
         [use.experiment_id or "", use.kind.lower(), use.username, ",".join(use.labels), use.slots, rfc3339(use.start),
          rfc3339(use.end), f"{use.seconds:.3f}"]
-        for use in slot_usage.between(services.store, timestamp_after, timestamp_before)
+        for use in master.slot_usage.between(timestamp_after, timestamp_before)
     )  # fmt: skip
     return _csv(header, rows)
 
 
 @router.get("/resources/allocation/allocations-csv")
 def allocations_csv(
-    services: UsesServices, caller: UserCaller, timestamp_after: Moment, timestamp_before: Moment
+    master: UsesMaster, caller: UserCaller, timestamp_after: Moment, timestamp_before: Moment
 ) -> PlainTextResponse:
     header = [
         "allocation_id", "task_type", "username", "workspace_name", "experiment_id", "task_id", "resource_pool",
@@ -276,21 +275,21 @@ def allocations_csv(
     rows = (
         [use.allocation_id, use.kind, use.username, use.workspace, use.experiment_id or "", use.task_id, use.pool,
          use.slots, rfc3339(use.start), "" if use.running else rfc3339(use.end), f"{use.seconds:.3f}"]
-        for use in slot_usage.between(services.store, timestamp_after, timestamp_before)
+        for use in master.slot_usage.between(timestamp_after, timestamp_before)
     )  # fmt: skip
     return _csv(header, rows)
 
 
 @router.get(f"{V1}/resources/allocation/aggregated")
 def aggregated(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     first: Annotated[dt.date | None, Query(alias="startDate")] = None,
     last: Annotated[dt.date | None, Query(alias="endDate")] = None,
     period: str = "",
 ) -> Json:
     monthly = _monthly(period)
-    found = _sums(services, first, last, monthly)
+    found = _sums(master, first, last, monthly)
     entries = [
         {
             "periodStart": str(one.start),
@@ -308,11 +307,11 @@ def aggregated(
 
 @router.get("/resources/allocation/aggregated")
 def aggregated_csv(
-    services: UsesServices, caller: UserCaller, start_date: dt.date, end_date: dt.date, period: str = ""
+    master: UsesMaster, caller: UserCaller, start_date: dt.date, end_date: dt.date, period: str = ""
 ) -> PlainTextResponse:
     header = ["aggregation_type", "aggregation_key", "date", "seconds"]
     rows: list[Sequence[Any]] = []
-    for one in _sums(services, start_date, end_date, _monthly(period)):
+    for one in _sums(master, start_date, end_date, _monthly(period)):
         rows.append(["total", "total", one.start, f"{one.seconds:.3f}"])
         parts = {"username": one.by_user, "experiment_label": one.by_label, "resource_pool": one.by_pool}
         rows += [
@@ -323,10 +322,10 @@ def aggregated_csv(
     return _csv(header, rows)
 
 
-def _sums(services: UsesServices, first: dt.date | None, last: dt.date | None, monthly: bool) -> list[slot_usage.Sum]:
+def _sums(master: UsesMaster, first: dt.date | None, last: dt.date | None, monthly: bool) -> list[slot_usage.Sum]:
     if first is None or last is None:
         raise Invalid("Give the first and the last day, as startDate=2026-01-01&endDate=2026-01-31.")
-    return slot_usage.aggregated(services.store, first, last, monthly=monthly)
+    return master.slot_usage.aggregated(first, last, monthly=monthly)
 
 
 def _monthly(period: str) -> bool:

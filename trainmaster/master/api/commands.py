@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices
+from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster
 from trainmaster.master.api.experiments import File
 from trainmaster.master.api.parameters import Descending, Strings, sort_key
 from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, Pagination, rfc3339
@@ -21,8 +21,7 @@ from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Forbidden
 from trainmaster.master.services.files.context_archive import ContextFile
 from trainmaster.master.services.orchestration.task_orchestrator import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
-from trainmaster.master.services.scheduling import feasibility, queue_control
-from trainmaster.master.services.tasks import idle, standalone, task_creation
+from trainmaster.master.services.tasks import task_creation
 from trainmaster.master.services.tasks.standalone import SORTS, TaskQuery, TaskView
 from trainmaster.master.services.tasks.task_creation import TaskOrder
 
@@ -114,13 +113,13 @@ def _tensorboard(view: TaskView) -> Json:
     return {**_with_address(view), **numbers}
 
 
-def _shell(view: TaskView, caller: Caller, services: Services) -> Json:
+def _shell(view: TaskView, caller: Caller, master: ServedMaster) -> Json:
     """The shell's private key is shown only to users who may run programs in it."""
     row = view.row
     latest = view.latest
     where = (latest.dispatcher, latest.run_as) if latest else ()
-    opens = caller.holds(Permission.UPDATE_NSC, row.workspace_id) and accounts.may_open(
-        services.store, services.clusters, caller, accounts.RunsAs(row.owner_id, row.workspace_id, *where)
+    opens = caller.holds(Permission.UPDATE_NSC, row.workspace_id) and master.accounts.may_open(
+        caller, accounts.RunsAs(row.owner_id, row.workspace_id, *where)
     )
     found = row.secrets or {} if opens else {}
     announced = (latest.proxy or {}).get("user") if latest else None
@@ -128,7 +127,7 @@ def _shell(view: TaskView, caller: Caller, services: Services) -> Json:
     if latest and not user:
         # The published client keeps the name that the launch returns, before the shell announces its own.
         job = accounts.RunsAs(row.owner_id, row.workspace_id)
-        user = accounts.expected(services.store, services.clusters, latest.pool, job)
+        user = master.accounts.expected(latest.pool, job)
     return {
         **_shown(view),
         "privateKey": found.get("private_key", ""),
@@ -165,21 +164,19 @@ class Family:
 
     kind: str
     name: str
-    shown: Callable[[TaskView, Caller, Services], Json]
+    shown: Callable[[TaskView, Caller, ServedMaster], Json]
     listed: Callable[[TaskView], Json]
 
-    def answer(self, view: TaskView, caller: Caller, services: Services) -> Json:
-        return {self.name: self.shown(view, caller, services)}
+    def answer(self, view: TaskView, caller: Caller, master: ServedMaster) -> Json:
+        return {self.name: self.shown(view, caller, master)}
 
-    def launch(self, body: Launch, services: Services, caller: Caller) -> Json:
+    def launch(self, body: Launch, master: ServedMaster, caller: Caller) -> Json:
         """Start the task that `body` requests."""
-        made = task_creation.create(
-            services.store, services.settings, services.clusters, services.defaults, caller, self.order(body)
-        )
-        view = standalone.get(services.store, made.task_id)
-        warnings = feasibility.launch_warnings(services.clusters, view.row.config)
+        made = master.task_creation.create(caller, self.order(body))
+        view = master.standalone_tasks.get(made.task_id)
+        warnings = master.feasibility.launch_warnings(view.row.config)
         more = {"config": masked(view.row.config), "warnings": warnings, "remarks": list(made.remarks)}
-        return {**self.answer(view, caller, services), **more}
+        return {**self.answer(view, caller, master), **more}
 
     def order(self, body: Launch) -> TaskOrder:
         shows = (body.experiment_ids, body.trial_ids) if isinstance(body, LaunchTensorboard) else ((), ())
@@ -206,28 +203,26 @@ def _serve(family: Family) -> None:
     given = Path(alias=f"{name}_id")
 
     @router.get(f"/{name}s", name=f"{name}s")
-    def page(services: UsesServices, caller: UserCaller, wanted: Wanted, offset: int = 0, limit: int = 0) -> Json:
-        found = standalone.list_page(services.store, caller, replace(wanted, kind=kind), offset, limit)
+    def page(master: UsesMaster, caller: UserCaller, wanted: Wanted, offset: int = 0, limit: int = 0) -> Json:
+        found = master.standalone_tasks.list_page(caller, replace(wanted, kind=kind), offset, limit)
         pagination = Pagination.of(found.window).model_dump(by_alias=True)
         return {f"{name}s": [family.listed(view) for view in found.items], "pagination": pagination}
 
     @router.get(f"/{name}s/{{{name}_id}}", name=f"get_{name}")
-    def get(services: UsesServices, caller: UserCaller, task_id: str = given) -> Json:
-        view = standalone.get(services.store, task_id, kind)
-        return {**family.answer(view, caller, services), "config": masked(view.row.config)}
+    def get(master: UsesMaster, caller: UserCaller, task_id: str = given) -> Json:
+        view = master.standalone_tasks.get(task_id, kind)
+        return {**family.answer(view, caller, master), "config": masked(view.row.config)}
 
     @router.post(f"/{name}s/{{{name}_id}}/kill", name=f"kill_{name}")
-    def kill(services: UsesServices, caller: UserCaller, task_id: str = given) -> Json:
-        standalone.kill(services.store, services.settings, caller, task_id, kind)
-        return family.answer(standalone.get(services.store, task_id), caller, services)
+    def kill(master: UsesMaster, caller: UserCaller, task_id: str = given) -> Json:
+        master.standalone_tasks.kill(caller, task_id, kind)
+        return family.answer(master.standalone_tasks.get(task_id), caller, master)
 
     @router.post(f"/{name}s/{{{name}_id}}/set_priority", name=f"prioritise_{name}")
-    def prioritise(body: SetPriority, services: UsesServices, caller: UserCaller, task_id: str = given) -> Json:
-        view = standalone.get(services.store, task_id, kind)
-        queue_control.prioritise_task(
-            services.store, services.settings, services.clusters, caller, view.row, str(view.job_id), body.priority
-        )
-        return family.answer(standalone.get(services.store, task_id), caller, services)
+    def prioritise(body: SetPriority, master: UsesMaster, caller: UserCaller, task_id: str = given) -> Json:
+        view = master.standalone_tasks.get(task_id, kind)
+        master.queue_control.prioritise_task(caller, view.row, str(view.job_id), body.priority)
+        return family.answer(master.standalone_tasks.get(task_id), caller, master)
 
 
 for _family in (COMMANDS, NOTEBOOKS, SHELLS, TENSORBOARDS):
@@ -238,18 +233,18 @@ for _family in (COMMANDS, NOTEBOOKS, SHELLS, TENSORBOARDS):
 
 
 @router.post("/commands")
-def launch_command(body: Launch, services: UsesServices, caller: UserCaller) -> Json:
-    return COMMANDS.launch(body, services, caller)
+def launch_command(body: Launch, master: UsesMaster, caller: UserCaller) -> Json:
+    return COMMANDS.launch(body, master, caller)
 
 
 @router.post("/notebooks")
-def launch_notebook(body: Launch, services: UsesServices, caller: UserCaller) -> Json:
+def launch_notebook(body: Launch, master: UsesMaster, caller: UserCaller) -> Json:
     """With `preview` nothing is started; the answer says what the configuration would be."""
     if not body.preview:
-        return NOTEBOOKS.launch(body, services, caller)
+        return NOTEBOOKS.launch(body, master, caller)
     order = NOTEBOOKS.order(body)
-    plan = task_creation.plan(services.store, services.settings, services.clusters, services.defaults, caller, order)
-    warnings = feasibility.launch_warnings(services.clusters, plan.config)
+    plan = master.task_creation.plan(caller, order)
+    warnings = master.feasibility.launch_warnings(plan.config)
     remarks = [*plan.unused, *plan.remarks]
     return {
         "notebook": _planned(plan, caller),
@@ -260,19 +255,19 @@ def launch_notebook(body: Launch, services: UsesServices, caller: UserCaller) ->
 
 
 @router.post("/shells")
-def launch_shell(body: Launch, services: UsesServices, caller: UserCaller) -> Json:
-    return SHELLS.launch(body, services, caller)
+def launch_shell(body: Launch, master: UsesMaster, caller: UserCaller) -> Json:
+    return SHELLS.launch(body, master, caller)
 
 
 @router.post("/tensorboards")
-def launch_tensorboard(body: LaunchTensorboard, services: UsesServices, caller: UserCaller) -> Json:
-    return TENSORBOARDS.launch(body, services, caller)
+def launch_tensorboard(body: LaunchTensorboard, master: UsesMaster, caller: UserCaller) -> Json:
+    return TENSORBOARDS.launch(body, master, caller)
 
 
 @router.put("/notebooks/{notebook_id}/report_idle")
-def report_idle(notebook_id: str, body: ReportIdle, services: UsesServices, caller: AnyCaller) -> Json:
+def report_idle(notebook_id: str, body: ReportIdle, master: UsesMaster, caller: AnyCaller) -> Json:
     """Takes in a notebook job's report on its kernels."""
     if caller.task_id != notebook_id and not (caller.allocation_id is None and caller.admin):
         raise Forbidden(f"This token does not belong to the notebook {notebook_id}.")
-    idle.note(services.store, notebook_id, idle=body.idle)
+    master.idle_tasks.note(notebook_id, idle=body.idle)
     return {}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.experiment_views import Across, Group, Metric, Points, curves_of
 from trainmaster.master.api.shapes import Shape
 from trainmaster.master.api.view_shapes import Curves, MetricName
@@ -85,7 +85,7 @@ class Comparison(Shape):
 
 @router.get("/compare")
 def compare(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     trials: Ids = "",
     experiments: Ids = "",
@@ -100,7 +100,7 @@ def compare(
     kind = TRIALS if trials else EXPERIMENTS
     ids = comparison.numbers(trials or experiments, kind)
     named = Named(group or "validation", metric) if metric else None
-    found = comparison.compare(services.store, caller, Wanted(kind, ids, named, x, points))
+    found = master.comparisons.compare(caller, Wanted(kind, ids, named, x, points))
     return Comparison(
         kind=kind,
         things=[_thing(one, kind) for one in found.things],

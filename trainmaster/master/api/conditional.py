@@ -77,7 +77,7 @@ class _Answer:
             return {"type": "http.response.body", "body": b""}
         if len(body) >= SMALLEST and "gzip" in self._asked.get("accept-encoding", ""):
             if len(body) >= LARGE:
-                threads: CallerThreads = self._scope["app"].state.services.threads
+                threads: CallerThreads = self._scope["app"].state.master.threads
                 body = await threads.run_for_request(self._scope, _packed, body, LEVEL_OF_LARGE)
             else:
                 body = _packed(body, LEVEL)

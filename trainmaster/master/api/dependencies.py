@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from inspect import iscoroutinefunction
 from typing import Annotated, Any
 
@@ -24,20 +23,14 @@ from trainmaster.master.api.origins import SERVICES
 from trainmaster.master.api.permissions import CLOSED_INSIDE, ENDPOINTS, MASKED, closed_inside
 from trainmaster.master.api.report_turns import ReportTurns
 from trainmaster.master.services import addresses
-from trainmaster.master.services.access import identity, locations, roles
+from trainmaster.master.services.access import identity, locations
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.password_checks import PasswordChecks
 from trainmaster.master.services.access.password_guesses import PasswordGuesses
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
 from trainmaster.master.services.access.request_shares import Shares
-from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.errors import AccessDenied, Forbidden, NotFound, Unauthenticated
-from trainmaster.master.services.experiments.experiments import SiteDefaults
-from trainmaster.master.services.files.user_files import UserFiles
-from trainmaster.master.services.logs.log_outline import Outlines
-from trainmaster.master.services.resources import agents
-from trainmaster.master.services.store import Settings, Store, Wakeups
-from trainmaster.master.services.tasks.idle import Uses
+from trainmaster.master.services.master import Master
 
 OPENED = 0.005  # seconds that a stream or a long poll costs the master to open
 RECEIVED = 50e6  # bytes of a large body that cost the master a second
@@ -52,52 +45,30 @@ PAGE = ("x-trainmaster", "page")  # browsers let no foreign page send this heade
 _KNOWN = "trainmaster.caller"  # in the scope of a request whose caller was authenticated early
 
 
-@dataclass(frozen=True)
-class Services:
-    """The parts of the master that routers call; made by `app.py`."""
+@dataclass
+class ServedMaster(Master):
+    """The master as HTTP serves it: its services, and what decides which request waits."""
 
-    store: Store
-    settings: Settings
-    clusters: Clusters
-    defaults: SiteDefaults
-    wakeups: Wakeups
-    features: Sequence[str] = ()
     config: Mapping[str, Any] = field(default_factory=dict)  # as the administrator wrote it
     services_url: Origin | None = None  # where browsers find services in jobs, if not here
     guesses: PasswordGuesses = field(default_factory=PasswordGuesses)
     shares: Shares = field(default_factory=lambda: Shares(Limits().waiting))
-    uses: Uses = field(default_factory=Uses)
-    outlines: Outlines = field(default_factory=Outlines)
     password_checks: PasswordChecks = field(default_factory=PasswordChecks)
 
-    @cached_property
-    def job_calls(self) -> JobCalls:
-        """The group commits of jobs' calls."""
-        return JobCalls(self.store, self.settings, self.clusters)
-
-    @cached_property
-    def report_turns(self) -> ReportTurns:
-        """Turns of jobs' reports that would keep others waiting."""
-        return ReportTurns(self.shares.anybody)
-
-    @cached_property
-    def threads(self) -> CallerThreads:
-        """Threads in which coroutines work for their callers."""
-        return CallerThreads(self.shares, self.settings.limits)
-
-    @property
-    def files(self) -> UserFiles:
-        """Users' files in checkpoint storage."""
-        return UserFiles(self.settings, self.clusters)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.job_calls = JobCalls(self)
+        self.report_turns = ReportTurns(self.shares.anybody)
+        self.threads = CallerThreads(self.shares, self.settings.limits)
 
 
-async def _services(request: Request) -> Services:
+async def _master(request: Request) -> ServedMaster:
     """A coroutine although it waits for nothing: FastAPI would send a plain function to a thread and back."""
-    found: Services = request.app.state.services
+    found: ServedMaster = request.app.state.master
     return found
 
 
-UsesServices = Annotated[Services, Depends(_services)]
+UsesMaster = Annotated[ServedMaster, Depends(_master)]
 
 
 def bearer(request: HTTPConnection) -> str:
@@ -142,15 +113,15 @@ def session_cookie(request: HTTPConnection) -> str:
     return found[0] if found else ""
 
 
-def same_page(connection: HTTPConnection, services: Services, caller: Caller) -> bool:
+def same_page(connection: HTTPConnection, master: ServedMaster, caller: Caller) -> bool:
     """Whether a browser with a cookie sends this from a page of ours: where its user logged in, or where services
     have their own origin, from there. What the request says of the host does not count: portals rewrite it."""
     origin = connection.headers.get("origin")
     if origin is None:
         return True  # no browser leaves it out where it matters
     if SERVICES in connection.scope:
-        return origin == str(services.services_url)
-    return caller.session_id is not None and origin == identity.origin_of(services.store, caller.session_id) != ""
+        return origin == str(master.services_url)
+    return caller.session_id is not None and origin == master.identities.origin_of(caller.session_id) != ""
 
 
 def peer_of(connection: HTTPConnection) -> str:
@@ -158,13 +129,13 @@ def peer_of(connection: HTTPConnection) -> str:
     return addresses.seen(connection.client.host) if connection.client else ""
 
 
-async def admit_large(services: Services, scope: Scope) -> None:
+async def admit_large(master: ServedMaster, scope: Scope) -> None:
     """`admit`, in a thread."""
     connection = HTTPConnection(scope)
-    await services.threads.check(in_header(connection), peer_of(connection), admit, services, connection)
+    await master.threads.check(in_header(connection), peer_of(connection), admit, master, connection)
 
 
-def admit(services: Services, connection: HTTPConnection) -> None:
+def admit(master: ServedMaster, connection: HTTPConnection) -> None:
     """Authenticates the caller before a large body is read; the result is kept for the routers. Raises
     Unauthenticated."""
     if connection.scope["path"].startswith("/proxy/"):
@@ -173,16 +144,16 @@ def admit(services: Services, connection: HTTPConnection) -> None:
         agent_id, _, rest = connection.scope["path"].removeprefix(OF_AGENTS).partition("/")
         if rest == "enrol":
             raise Unauthenticated("An agent that enrols must send only the key.")
-        agents.admit(services.clusters, agent_id, bearer(connection))
+        master.agents.admit(agent_id, bearer(connection))
     else:
-        connection.scope[_KNOWN] = _known(connection, services)
+        connection.scope[_KNOWN] = _known(connection, master)
 
 
 class Senders:
     """The admitted senders of large bodies (`limits.Senders`)."""
 
-    def __init__(self, services: Services) -> None:
-        self._shares = services.shares
+    def __init__(self, master: ServedMaster) -> None:
+        self._shares = master.shares
 
     async def rest(self, scope: Scope) -> None:
         if (who := self._who(scope)) is not None:
@@ -206,38 +177,38 @@ class Senders:
         return None if caller is None else caller.allocation_id or caller.user_id
 
 
-def _known(connection: HTTPConnection, services: Services) -> Caller:
+def _known(connection: HTTPConnection, master: ServedMaster) -> Caller:
     token = bearer(connection)
     if not token:
         raise Unauthenticated("Log in first: `det user login`.")
-    caller = identity.authenticate(services.store, services.settings, token)
+    caller = master.identities.authenticate(token)
     if caller.session_id is not None or caller.inside is not None:
         connection.scope[SCOPE_KEY] = Behind(caller.user_id, caller.session_id, caller.inside)
     return caller
 
 
-async def _caller(request: Request, services: UsesServices) -> Caller:
+async def _caller(request: Request, master: UsesMaster) -> Caller:
     found: Caller | None = request.scope.get(_KNOWN)
     if found is None and identity.is_of_job(token := bearer(request)):
         checked_later = request.scope["route"].path in CHECKED_LATER
-        found = await services.job_calls.caller(token, checked_later=checked_later)
-    if found is not None and not services.settings.roles:
-        return _let_in(request, services, found)
+        found = await master.job_calls.caller(token, checked_later=checked_later)
+    if found is not None and not master.settings.roles:
+        return _let_in(request, master, found)
     shown = bearer(request)
-    caller = await services.threads.check(shown, peer_of(request), _let_in, request, services, found)
-    services.threads.remember(shown, caller)
+    caller = await master.threads.check(shown, peer_of(request), _let_in, request, master, found)
+    master.threads.remember(shown, caller)
     return caller
 
 
-def _let_in(request: Request, services: Services, found: Caller | None) -> Caller:
+def _let_in(request: Request, master: ServedMaster, found: Caller | None) -> Caller:
     """Authenticates and authorizes the caller; queries the database for unknown callers, and for roles."""
-    caller = found or _known(request, services)
+    caller = found or _known(request, master)
     note_sender(request.scope, caller.allocation_id or caller.user_id)
     note_caller(request.scope, caller)
-    return _allowed(request, services, caller)
+    return _allowed(request, master, caller)
 
 
-def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
+def _allowed(request: Request, master: ServedMaster, caller: Caller) -> Caller:
     """Returns the caller, with the workspaces for which they hold the endpoint's permission. Raises Forbidden."""
     endpoint = f"{request.method} {request.scope['route'].path}"
     rule = ENDPOINTS.get(endpoint)
@@ -245,85 +216,84 @@ def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
         raise Forbidden("This cannot be called: it has no entry in the table of permissions.")
     if caller.inside is not None and closed_inside(endpoint):
         raise Forbidden(CLOSED_INSIDE)
-    if not services.settings.roles:
+    if not master.settings.roles:
         if isinstance(rule, Permission) and caller.allocation_id is None and endpoint not in MASKED:
             caller.require(rule)
         return caller
     if caller.allocation_id is not None:
         if isinstance(rule, Permission):
-            _check_reach(request, services, caller, rule)
+            _check_reach(request, master, caller, rule)
         return caller
-    caller = with_roles(services, caller)
+    caller = with_roles(master, caller)
     if not isinstance(rule, Permission):
         return caller
     if not caller.holds_somewhere(rule):
         raise AccessDenied(f"This needs the permission {rule.name}, which none of your roles gives.")
     caller = replace(caller, workspaces=caller.where(rule))
-    home = locations.workspace_of(services.store, request.path_params) if caller.workspaces is not None else None
+    home = master.locations.workspace_of(request.path_params) if caller.workspaces is not None else None
     if home is not None:
         caller.check(home, locations.absent(request.path_params))
     return caller
 
 
-def _check_reach(request: Request, services: Services, caller: Caller, rule: Permission) -> None:
+def _check_reach(request: Request, master: ServedMaster, caller: Caller, rule: Permission) -> None:
     """Checks that a job sees only its own workspace, and elsewhere what its owner may see. Raises Forbidden. What jobs
     may do at all is said where they are let in."""
-    store = services.store
-    home = locations.workspace_of(store, request.path_params)
-    if home is None or home == locations.workspace_of(store, {"trial_id": str(caller.trial_id)}):
+    home = master.locations.workspace_of(request.path_params)
+    if home is None or home == master.locations.workspace_of({"trial_id": str(caller.trial_id)}):
         return
-    owner = identity.get_user(store, caller.user_id)
-    where = roles.grants_of(store, owner.id, admin=owner.admin).get(rule, frozenset())
+    owner = master.identities.get_user(caller.user_id)
+    where = master.roles.grants_of(owner.id, admin=owner.admin).get(rule, frozenset())
     if where is not None and home not in where:
         raise NotFound(locations.absent(request.path_params))
 
 
-def user_of(services: Services, token: str) -> Caller:
+def user_of(master: ServedMaster, token: str) -> Caller:
     """Authenticates `token`, with the roles' permissions, outside of a request: for long-lived connections. Raises
     Unauthenticated, and Forbidden for a job."""
-    caller = identity.authenticate(services.store, services.settings, token)
+    caller = master.identities.authenticate(token)
     if caller.allocation_id is not None:
         raise Forbidden("A job's token cannot do this.")
-    return with_roles(services, caller)
+    return with_roles(master, caller)
 
 
-def user_of_session(services: Services, session_id: int) -> Caller:
+def user_of_session(master: ServedMaster, session_id: int) -> Caller:
     """The same for a session, given its number. Raises Unauthenticated."""
-    return with_roles(services, identity.by_session(services.store, session_id))
+    return with_roles(master, master.identities.by_session(session_id))
 
 
-def with_roles(services: Services, caller: Caller) -> Caller:
-    if not services.settings.roles:
+def with_roles(master: ServedMaster, caller: Caller) -> Caller:
+    if not master.settings.roles:
         return caller
-    grants = roles.grants_of(services.store, caller.user_id, admin=caller.admin)
+    grants = master.roles.grants_of(caller.user_id, admin=caller.admin)
     if caller.inside is not None:
         grants = {permission: where for permission, where in grants.items() if permission not in ADMINISTRATORS}
     return replace(caller, grants=grants)
 
 
 async def _shared(
-    request: Request, services: UsesServices, caller: Annotated[Caller, Depends(_caller)]
+    request: Request, master: UsesMaster, caller: Annotated[Caller, Depends(_caller)]
 ) -> AsyncIterator[Caller]:
     """Yields the caller, while the endpoint works in a thread within the caller's share. What waits in the event loop,
     long polls and streams, takes no place of it."""
     if iscoroutinefunction(request.scope["route"].endpoint):
-        await _opened(services, caller)
+        await _opened(master, caller)
         yield caller
         return
-    async with services.shares.one_of(place_of(caller), services.settings.limits.share, "share"):
+    async with master.shares.one_of(place_of(caller), master.settings.limits.share, "share"):
         yield caller
 
 
-async def _opened(services: Services, caller: Caller) -> None:
+async def _opened(master: ServedMaster, caller: Caller) -> None:
     if caller.allocation_id is None:
-        await services.shares.rest(caller.user_id)
-        services.shares.charge(caller.user_id, OPENED)
+        await master.shares.rest(caller.user_id)
+        master.shares.charge(caller.user_id, OPENED)
 
 
-async def caller_outside_of_threads(request: Request, services: Services) -> Caller:
+async def caller_outside_of_threads(request: Request, master: ServedMaster) -> Caller:
     """AnyCaller, for a route that resolves no dependencies and whose endpoint is a coroutine."""
-    caller = await _caller(request, services)
-    await _opened(services, caller)
+    caller = await _caller(request, master)
+    await _opened(master, caller)
     return caller
 
 
@@ -333,9 +303,9 @@ async def _user(caller: Annotated[Caller, Depends(_shared, scope="function")]) -
     return caller
 
 
-async def stranger(request: Request, services: UsesServices) -> AsyncIterator[None]:
+async def stranger(request: Request, master: UsesMaster) -> AsyncIterator[None]:
     """For endpoints that anybody may call and that work in a thread: holds a place of the callers' address."""
-    async with services.threads.stranger(peer_of(request)):
+    async with master.threads.stranger(peer_of(request)):
         yield
 
 

@@ -8,11 +8,10 @@ from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Body, Experiment, Shape, Storable, rfc3339
-from trainmaster.master.services.experiments import continuation, experiment_edits, experiments
 from trainmaster.master.services.experiments.experiment_edits import ExperimentChange
-from trainmaster.master.services.removal import checkpoint_gc, retention
+from trainmaster.master.services.removal import checkpoint_gc
 
 router = APIRouter(tags=["experiments"])
 Json = dict[str, Any]
@@ -69,72 +68,72 @@ class RetainLogs(Body):
 
 
 @router.patch("/api/v1/experiments/{experiment_id}")
-def patch(experiment_id: int, body: PatchExperiment, services: UsesServices, caller: UserCaller) -> ExperimentAnswer:
+def patch(experiment_id: int, body: PatchExperiment, master: UsesMaster, caller: UserCaller) -> ExperimentAnswer:
     resources = body.resources.model_dump(exclude_unset=True) if body.resources else None
     storage = body.checkpoint_storage.model_dump(exclude_none=True) if body.checkpoint_storage else None
     if resources:
         resources = {key: value for key, value in resources.items() if value is not None or key == "max_slots"}
     change = ExperimentChange(body.name, body.description, body.notes, body.labels, storage, resources)
-    experiment_edits.patch(services.store, services.settings, services.clusters, caller, experiment_id, change)
-    return ExperimentAnswer(experiment=Experiment.of(experiments.get(services.store, experiment_id)))
+    master.experiment_edits.patch(caller, experiment_id, change)
+    return ExperimentAnswer(experiment=Experiment.of(master.experiments.get(experiment_id)))
 
 
 @router.post("/api/v1/experiments/{experiment_id}/archive")
-def archive(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    experiment_edits.set_archived(services.store, services.settings, caller, experiment_id, True)
+def archive(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.experiment_edits.set_archived(caller, experiment_id, True)
     return {}
 
 
 @router.post("/api/v1/experiments/{experiment_id}/unarchive")
-def unarchive(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    experiment_edits.set_archived(services.store, services.settings, caller, experiment_id, False)
+def unarchive(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.experiment_edits.set_archived(caller, experiment_id, False)
     return {}
 
 
 @router.put("/api/v1/experiments/{experiment_id}/labels/{label:path}")
-def add_label(experiment_id: int, label: str, services: UsesServices, caller: UserCaller) -> LabelsAnswer:
-    found = experiment_edits.add_label(services.store, services.settings, caller, experiment_id, label)
+def add_label(experiment_id: int, label: str, master: UsesMaster, caller: UserCaller) -> LabelsAnswer:
+    found = master.experiment_edits.add_label(caller, experiment_id, label)
     return LabelsAnswer(labels=found)
 
 
 @router.delete("/api/v1/experiments/{experiment_id}/labels/{label:path}")
-def remove_label(experiment_id: int, label: str, services: UsesServices, caller: UserCaller) -> LabelsAnswer:
-    found = experiment_edits.remove_label(services.store, services.settings, caller, experiment_id, label)
+def remove_label(experiment_id: int, label: str, master: UsesMaster, caller: UserCaller) -> LabelsAnswer:
+    found = master.experiment_edits.remove_label(caller, experiment_id, label)
     return LabelsAnswer(labels=found)
 
 
 @router.get("/api/v1/experiment/labels")
 def labels(
-    services: UsesServices, caller: UserCaller, project_id: Annotated[int, Query(alias="projectId")] = 0
+    master: UsesMaster, caller: UserCaller, project_id: Annotated[int, Query(alias="projectId")] = 0
 ) -> LabelsAnswer:
     """The most frequent first."""
-    return LabelsAnswer(labels=experiment_edits.labels(services.store, caller, project_id or None))
+    return LabelsAnswer(labels=master.experiment_edits.labels(caller, project_id or None))
 
 
 @router.post("/api/v1/experiments/{experiment_id}/move")
-def move(experiment_id: int, body: MoveExperiment, services: UsesServices, caller: UserCaller) -> Json:
-    experiment_edits.move(services.store, services.settings, caller, experiment_id, body.destination_project_id)
+def move(experiment_id: int, body: MoveExperiment, master: UsesMaster, caller: UserCaller) -> Json:
+    master.experiment_edits.move(caller, experiment_id, body.destination_project_id)
     return {}
 
 
 @router.post("/api/v1/experiments/continue")
-def go_on(body: ContinueExperiment, services: UsesServices, caller: UserCaller) -> Json:
+def go_on(body: ContinueExperiment, master: UsesMaster, caller: UserCaller) -> Json:
     """The single trial continues from its latest checkpoint."""
-    continuation.go_on(services.store, services.settings, services.clusters, caller, body.id, body.override_config)
-    view = experiments.get(services.store, body.id)
+    master.continuation.go_on(caller, body.id, body.override_config)
+    view = master.experiments.get(body.id)
     return {"experiment": Experiment.of(view).model_dump(by_alias=True), "warnings": []}
 
 
 @router.delete("/api/v1/experiments/{experiment_id}/tensorboard-files")
-def remove_tensorboard_files(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    experiment_edits.remove_tensorboard_files(services.store, services.settings, services.files, caller, experiment_id)
+def remove_tensorboard_files(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.experiment_edits.remove_tensorboard_files(caller, experiment_id)
     return {}
 
 
 @router.get("/experiments/{experiment_id}/preview_gc", tags=["experiments"])
 def preview_gc(
     experiment_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     experiment_best: Annotated[int, Query(alias="save_experiment_best", ge=0)],
     trial_best: Annotated[int, Query(alias="save_trial_best", ge=0)],
@@ -142,7 +141,7 @@ def preview_gc(
 ) -> Json:
     """Lists what another policy would remove; outside of /api/v1 and in a format of its own, as in Determined."""
     policy = checkpoint_gc.KeepPolicy(experiment_best, trial_best, trial_latest)
-    metric, found = checkpoint_gc.preview(services.store, experiment_id, policy)
+    metric, found = master.checkpoint_policies.preview(experiment_id, policy)
     shown = [
         {
             "UUID": str(row.uuid),
@@ -163,15 +162,15 @@ def preview_gc(
 
 
 @router.put("/api/v1/experiments/{experiment_id}/retain_logs")
-def retain_logs(experiment_id: int, body: RetainLogs, services: UsesServices, caller: UserCaller) -> Json:
+def retain_logs(experiment_id: int, body: RetainLogs, master: UsesMaster, caller: UserCaller) -> Json:
     """Keeps its trials' logs for so many days after their end; -1 for ever."""
-    retention.keep_logs(services.store, services.settings, caller, experiment_id, body.num_days)
+    master.retention.keep_logs(caller, experiment_id, body.num_days)
     return {}
 
 
 @router.put("/api/v1/trials/{trial_id}/retain_logs")
-def retain_trial_logs(trial_id: int, body: RetainLogs, services: UsesServices, caller: UserCaller) -> Json:
-    retention.keep_trial_logs(services.store, caller, trial_id, body.num_days)
+def retain_trial_logs(trial_id: int, body: RetainLogs, master: UsesMaster, caller: UserCaller) -> Json:
+    master.retention.keep_trial_logs(caller, trial_id, body.num_days)
     return {}
 
 
@@ -180,8 +179,8 @@ class RemainingAnswer(Shape):
 
 
 @router.get("/api/v1/trials/{trial_id}/remaining_log_retention_days")
-def remaining_days(trial_id: int, services: UsesServices, caller: UserCaller) -> RemainingAnswer:
-    return RemainingAnswer(remaining_days=retention.remaining_days(services.store, services.settings, trial_id))
+def remaining_days(trial_id: int, master: UsesMaster, caller: UserCaller) -> RemainingAnswer:
+    return RemainingAnswer(remaining_days=master.retention.remaining_days(trial_id))
 
 
 class CleanedAnswer(Shape):
@@ -189,6 +188,6 @@ class CleanedAnswer(Shape):
 
 
 @router.post("/api/v1/cleanup_logs")
-def clean_up_logs(services: UsesServices, caller: UserCaller) -> CleanedAnswer:
+def clean_up_logs(master: UsesMaster, caller: UserCaller) -> CleanedAnswer:
     """Removes expired logs at once, which the master otherwise does every hour."""
-    return CleanedAnswer(removed_count=retention.clean_up(services.store, services.settings))
+    return CleanedAnswer(removed_count=master.retention.clean_up())

@@ -10,12 +10,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Body, Experiment, Pagination, Shape, Trial, rfc3339
 from trainmaster.master.api.streams import line_of, period_of, with_errors
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.experiments import experiment_search
-from trainmaster.master.services.metrics import metric_names
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
 Json = dict[str, Any]
@@ -40,9 +38,9 @@ class SearchAnswer(Shape):
 
 
 @router.post("/experiments-search")
-def search(body: SearchRequest, services: UsesServices, caller: UserCaller) -> SearchAnswer:
-    page = experiment_search.search(
-        services.store, caller, body.project_id or None, body.filter, body.sort, body.offset, body.limit
+def search(body: SearchRequest, master: UsesMaster, caller: UserCaller) -> SearchAnswer:
+    page = master.experiment_search.search(
+        caller, body.project_id or None, body.filter, body.sort, body.offset, body.limit
     )
     time = now()
     shown = [
@@ -54,14 +52,14 @@ def search(body: SearchRequest, services: UsesServices, caller: UserCaller) -> S
 
 @router.get("/experiments/metrics-stream/metric-names")
 async def names(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     ids: Annotated[list[int], Query()],
     period: Annotated[float, Query(alias="periodSeconds", ge=0)] = 0.0,
 ) -> StreamingResponse:
     """Streams a line without names, then each name once, as it is first reported, until the experiments have ended."""
-    pause = period_of(services.settings.limits, period)
-    first = await services.threads.run(caller, metric_names.of_experiments, services.store, caller, ids)
+    pause = period_of(master.settings.limits, period)
+    first = await master.threads.run(caller, master.metric_lists.of_experiments, caller, ids)
 
     async def lines() -> AsyncIterator[bytes]:
         found, shown = first, set[tuple[str, str]]()
@@ -70,20 +68,20 @@ async def names(
             if fresh := [one for one in found.named if one not in shown]:
                 shown.update(fresh)
                 yield line_of(_names(found.searcher, fresh))
-            if not found.live or await _closing(services, pause):
+            if not found.live or await _closing(master, pause):
                 return
-            found = await services.threads.run(caller, metric_names.of_experiments, services.store, caller, ids)
+            found = await master.threads.run(caller, master.metric_lists.of_experiments, caller, ids)
 
     return StreamingResponse(with_errors(lines()), media_type="application/json")
 
 
-async def _closing(services: UsesServices, period: float) -> bool:
+async def _closing(master: UsesMaster, period: float) -> bool:
     """Waits for the next read; True when the master stops instead."""
     left = math.ceil(period)
-    while left > 0 and not services.wakeups.closed:
+    while left > 0 and not master.wakeups.closed:
         await asyncio.sleep(min(left, 1))
         left -= 1
-    return services.wakeups.closed
+    return master.wakeups.closed
 
 
 def _names(searcher: Sequence[str], named: Sequence[tuple[str, str]]) -> Json:
@@ -97,7 +95,7 @@ def _names(searcher: Sequence[str], named: Sequence[tuple[str, str]]) -> Json:
 
 
 @router.get("/experiments/{experiment_id}/validation-history")
-def history(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    found = metric_names.validation_history(services.store, experiment_id)
+def history(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    found = master.metric_lists.validation_history(experiment_id)
     shown = [{"trialId": one.trial_id, "endTime": rfc3339(one.at), "searcherMetric": one.value} for one in found]
     return {"validationHistory": shown}

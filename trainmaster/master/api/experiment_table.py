@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Shape
-from trainmaster.master.services.experiments import experiment_table
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
 
@@ -29,7 +28,7 @@ class ExperimentTable(Shape):
 # before it has read any of the page's code, and an answer that has not changed is not sent again.
 @router.get("/experiments/table")
 def table(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     filter: str = "",
     sort: str = "",
@@ -38,7 +37,7 @@ def table(
     limit: Annotated[int, Query(ge=0, le=MOST)] = 200,
 ) -> ExperimentTable:
     names = [name for name in (part.strip() for part in columns.split(",")) if name]
-    found = experiment_table.table(services.store, caller, filter, sort, names, offset, limit)
+    found = master.experiment_table.read(caller, filter, sort, names, offset, limit)
     return ExperimentTable(
         columns=list(found.columns),
         rows=[list(row) for row in found.rows],

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.view_shapes import (
     BracketView,
     Curves,
@@ -19,12 +19,9 @@ from trainmaster.master.api.view_shapes import (
 )
 from trainmaster.master.db.tables import Story
 from trainmaster.master.services.clock import epoch
-from trainmaster.master.services.experiments import board as boards
-from trainmaster.master.services.experiments import experiment_story
 from trainmaster.master.services.experiments.board import Board, CurvesWanted
 from trainmaster.master.services.experiments.experiment_story import WantedEvents
 from trainmaster.master.services.experiments.experiment_table import cell
-from trainmaster.master.services.metrics import curves as grids
 from trainmaster.master.services.metrics.curves import CurveGrid
 from trainmaster.master.services.metrics.series import Named
 
@@ -40,7 +37,7 @@ Points = Annotated[int, Query(ge=2, le=1000)]
 @router.get("/experiments/{experiment_id}/board")
 def board(
     experiment_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     curves: bool = False,
     metric: Metric = "",
@@ -51,7 +48,7 @@ def board(
 ) -> ExperimentBoard:
     """All trials of an experiment as slim rows, its rungs, and with `curves` the curves of one metric."""
     wanted = CurvesWanted(_named(group, metric), x, points, since) if curves else None
-    found = boards.board(services.store, experiment_id, wanted)
+    found = master.boards.read(experiment_id, wanted)
     return ExperimentBoard(
         experiment=_head(found),
         metrics=[MetricName(group=group, name=name) for group, name in found.metrics],
@@ -68,7 +65,7 @@ def board(
 @router.get("/experiments/{experiment_id}/curves")
 def curves(
     experiment_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     metric: Metric = "",
     group: Group = "validation",
@@ -77,13 +74,13 @@ def curves(
     since: Since = 0,
 ) -> Curves:
     """Curves of all trials over one grid; with `since` those of trials that have reported more."""
-    return curves_of(grids.of_experiment(services.store, experiment_id, _named(group, metric), x, points, since))
+    return curves_of(master.curves.of_experiment(experiment_id, _named(group, metric), x, points, since))
 
 
 @router.get("/experiments/{experiment_id}/story")
 def story(
     experiment_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
     before: Annotated[int, Query(ge=0, le=2**62)] = 0,
@@ -94,7 +91,7 @@ def story(
 ) -> StoryAnswer:
     """Why everything happened, in order: decisions of the search, of people, and ends of jobs."""
     wanted = WantedEvents(limit, after, before, newest, trial, subject)
-    rows, more = experiment_story.page(services.store, experiment_id, wanted)
+    rows, more = master.experiment_story.page(experiment_id, wanted)
     return StoryAnswer(events=[event(row) for row in rows], more=more)
 
 

@@ -14,17 +14,15 @@ from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import masked
 from trainmaster.config.source import check_size
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesMaster
 from trainmaster.master.api.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
 from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.experiments import experiments, trials, unmanaged
+from trainmaster.master.services.experiments import experiments, trials
 from trainmaster.master.services.experiments.creation import Order, refusal
-from trainmaster.master.services.experiments.creation import create as create_experiment
 from trainmaster.master.services.files.context_archive import ContextFile
-from trainmaster.master.services.scheduling import feasibility
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
 Json = dict[str, Any]
@@ -94,19 +92,19 @@ def order_of(body: CreateRequest) -> Order:
 
 
 @router.post("/experiments")
-def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> CreateAnswer:
+def create(body: CreateRequest, master: UsesMaster, caller: UserCaller) -> CreateAnswer:
     order = order_of(body)
     if body.unmanaged:
-        number, _ = unmanaged.create_experiment(services.store, services.settings, services.defaults, caller, order)
-        view = experiments.get(services.store, number)
+        number, _ = master.unmanaged.create_experiment(caller, order)
+        view = master.experiments.get(number)
         return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
-    made = create_experiment(services.store, services.settings, services.clusters, services.defaults, caller, order)
+    made = master.experiment_creation.create(caller, order)
     row = made.row
     if body.validate_only:
         view = experiments.ExperimentView(row, caller.username, None, "", 1, "", (), "QUEUED")
     else:
-        view = experiments.get(services.store, row.id)
-    warnings = feasibility.launch_warnings(services.clusters, row.config)
+        view = master.experiments.get(row.id)
+    warnings = master.feasibility.launch_warnings(row.config)
     return CreateAnswer(
         experiment=Experiment.of(view), config=masked(row.config), warnings=warnings, remarks=list(made.remarks)
     )
@@ -114,7 +112,7 @@ def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> C
 
 @router.get("/experiments")
 def list_experiments(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     states: ExperimentStates,
@@ -151,55 +149,55 @@ def list_experiments(
         sort_by=sort_key(sort_by, experiments.SORTS, "id", enums.EXPERIMENTS),
         descending=bool(descending),
     )
-    page = experiments.list_page(services.store, caller, query, offset, limit)
+    page = master.experiments.list_page(caller, query, offset, limit)
     shown = [Experiment.of(view) for view in page.items]
     return ExperimentsAnswer(experiments=shown, pagination=Pagination.of(page.window))
 
 
 @router.get("/experiments/{experiment_id}")
-def get(experiment_id: int, services: UsesServices, caller: AnyCaller) -> ExperimentAnswer:
-    view = experiments.get(services.store, experiment_id)
+def get(experiment_id: int, master: UsesMaster, caller: AnyCaller) -> ExperimentAnswer:
+    view = master.experiments.get(experiment_id)
     return ExperimentAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
 
 
 @router.delete("/experiments/{experiment_id}")
-def delete(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    experiments.delete(services.store, services.settings, caller, experiment_id)
+def delete(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.experiments.delete(caller, experiment_id)
     return {}
 
 
 @router.post("/experiments/{experiment_id}/pause")
-def pause(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+def pause(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
     """Trials save their work and release their resources."""
-    experiments.command(services.store, services.settings, caller, experiment_id, lifecycle.Pause())
+    master.experiments.command(caller, experiment_id, lifecycle.Pause())
     return {}
 
 
 @router.post("/experiments/{experiment_id}/activate")
-def activate(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+def activate(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
     """Resumes a paused experiment."""
-    experiments.command(services.store, services.settings, caller, experiment_id, lifecycle.Activate())
+    master.experiments.command(caller, experiment_id, lifecycle.Activate())
     return {}
 
 
 @router.post("/experiments/{experiment_id}/cancel")
-def cancel(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+def cancel(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
     """Stop gracefully: trials save their work first."""
-    experiments.command(services.store, services.settings, caller, experiment_id, lifecycle.Cancel())
+    master.experiments.command(caller, experiment_id, lifecycle.Cancel())
     return {}
 
 
 @router.post("/experiments/{experiment_id}/kill")
-def kill(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+def kill(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
     """Stop at once."""
-    experiments.command(services.store, services.settings, caller, experiment_id, lifecycle.Kill())
+    master.experiments.command(caller, experiment_id, lifecycle.Kill())
     return {}
 
 
 @router.get("/experiments/{experiment_id}/trials")
 def list_trials(
     experiment_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     states: TrialStates,
@@ -207,14 +205,8 @@ def list_trials(
     limit: int = 0,
     sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_ID",
 ) -> TrialsAnswer:
-    page = trials.list_page(
-        services.store,
-        experiment_id,
-        states,
-        sort_key(sort_by, trials.SORTS, "id", enums.TRIALS),
-        bool(descending),
-        offset,
-        limit,
+    page = master.trials.list_page(
+        experiment_id, states, sort_key(sort_by, trials.SORTS, "id", enums.TRIALS), bool(descending), offset, limit
     )
     time = now()
     shown = [Trial.of(row, now=time) for row in page.items]
@@ -224,7 +216,7 @@ def list_trials(
 @router.get("/experiments/{experiment_id}/checkpoints")
 def list_checkpoints(
     experiment_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     states: CheckpointStates,
@@ -233,8 +225,7 @@ def list_checkpoints(
     sort_by_attr: Annotated[str, Query(alias="sortByAttr")] = "SORT_BY_END_TIME",
     sort_by_metric: Annotated[str, Query(alias="sortByMetric", max_length=1000)] = "",
 ) -> CheckpointsAnswer:
-    page = trials.list_checkpoints(
-        services.store,
+    page = master.trials.list_checkpoints(
         experiment_id=experiment_id,
         states=states,
         sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time", enums.CHECKPOINTS),
@@ -248,8 +239,8 @@ def list_checkpoints(
 
 
 @router.get("/experiments/{experiment_id}/searcher/best_searcher_validation_metric")
-def best_validation(experiment_id: int, services: UsesServices, caller: AnyCaller) -> Json:
-    best = trials.best_validation(services.store, experiment_id)
+def best_validation(experiment_id: int, master: UsesMaster, caller: AnyCaller) -> Json:
+    best = master.trials.best_validation(experiment_id)
     if best is None:
         raise NotFound(f"Experiment {experiment_id} has no validation yet.")
     return {"metric": best}
@@ -261,15 +252,15 @@ class PreviewRequest(Body):
 
 
 @router.post("/preview-hp-search")
-def preview(body: PreviewRequest, services: UsesServices, caller: UserCaller) -> Json:
+def preview(body: PreviewRequest, master: UsesMaster, caller: UserCaller) -> Json:
     try:
         check_size(body.config, "experiment.yaml")
         text = json.dumps(body.config)  # which is YAML too
-        config = parse_experiment(text, source="experiment.yaml", defaults=services.defaults.of_pool(""))
+        config = parse_experiment(text, source="experiment.yaml", defaults=master.defaults.of_pool(""))
     except ConfigError as error:
         raise refusal(error) from None
     resolved = config.to_json()["searcher"]
-    found = experiments.preview(services.settings.limits, config, body.seed)
+    found = experiments.preview(master.settings.limits, config, body.seed)
     unit = str(resolved.get("time_metric") or "batches")
     return {"summary": {"config": resolved, "trials": list(_summaries(found, unit))}}
 

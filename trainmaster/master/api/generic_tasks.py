@@ -9,12 +9,10 @@ from fastapi import APIRouter
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.api.commands import contents
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.experiments import File
 from trainmaster.master.api.shapes import Body
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC
-from trainmaster.master.services.scheduling import feasibility
-from trainmaster.master.services.tasks import standalone, task_creation
 from trainmaster.master.services.tasks.task_creation import TaskOrder
 
 router = APIRouter(prefix="/api/v1", tags=["tasks"])
@@ -37,7 +35,7 @@ class KillTask(Body):
 
 
 @router.post("/generic-tasks")
-def create(body: CreateTask, services: UsesServices, caller: UserCaller) -> Json:
+def create(body: CreateTask, master: UsesMaster, caller: UserCaller) -> Json:
     order = TaskOrder(
         GENERIC,
         body.config,
@@ -48,32 +46,32 @@ def create(body: CreateTask, services: UsesServices, caller: UserCaller) -> Json
         inherits=body.inherit_context,
         pausable=not body.no_pause,
     )
-    made = task_creation.create(services.store, services.settings, services.clusters, services.defaults, caller, order)
-    config = standalone.get(services.store, made.task_id).row.config
-    warnings = feasibility.launch_warnings(services.clusters, config)
+    made = master.task_creation.create(caller, order)
+    config = master.standalone_tasks.get(made.task_id).row.config
+    warnings = master.feasibility.launch_warnings(config)
     return {"taskId": made.task_id, "warnings": warnings, "remarks": list(made.remarks)}
 
 
 @router.get("/tasks/{task_id}/config")
-def config(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
+def config(task_id: str, master: UsesMaster, caller: UserCaller) -> Json:
     """The submitted configuration, as JSON in a string; for a task of another kind the complete configuration."""
-    row = standalone.get(services.store, task_id).row
+    row = master.standalone_tasks.get(task_id).row
     return {"config": json.dumps(masked(row.config if row.given is None else row.given))}
 
 
 @router.post("/tasks/{task_id}/kill")
-def kill(task_id: str, body: KillTask, services: UsesServices, caller: UserCaller) -> Json:
-    standalone.kill(services.store, services.settings, caller, task_id, root=body.kill_from_root)
+def kill(task_id: str, body: KillTask, master: UsesMaster, caller: UserCaller) -> Json:
+    master.standalone_tasks.kill(caller, task_id, root=body.kill_from_root)
     return {}
 
 
 @router.post("/tasks/{task_id}/pause")
-def pause(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    standalone.pause(services.store, services.settings, caller, task_id)
+def pause(task_id: str, master: UsesMaster, caller: UserCaller) -> Json:
+    master.standalone_tasks.pause(caller, task_id)
     return {}
 
 
 @router.post("/tasks/{task_id}/unpause")
-def unpause(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    standalone.unpause(services.store, services.settings, caller, task_id)
+def unpause(task_id: str, master: UsesMaster, caller: UserCaller) -> Json:
+    master.standalone_tasks.unpause(caller, task_id)
     return {}

@@ -16,7 +16,8 @@ from starlette.concurrency import run_in_threadpool
 from trainmaster.master.api.waiting import waiting
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 from trainmaster.master.services.access import identity
-from trainmaster.master.services.store import Flag, Store, Wakeups
+from trainmaster.master.services.master import Master
+from trainmaster.master.services.store import Flag
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,8 @@ class Behind(NamedTuple):
 
 
 class Guard:
-    def __init__(self, store: Store, wakeups: Wakeups) -> None:
-        self._store, self._wakeups = store, wakeups
+    def __init__(self, master: Master) -> None:
+        self._master = master
         self._open: dict[Behind, set[Flag]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -62,8 +63,8 @@ class Guard:
 
     async def _run(self) -> None:
         """Runs as long as any connection is watched."""
-        with waiting(self._wakeups, identity.SESSIONS, period=PERIOD) as turn:
-            while self._open and not self._wakeups.closed:
+        with waiting(self._master.wakeups, identity.SESSIONS, period=PERIOD) as turn:
+            while self._open and not self._master.wakeups.closed:
                 turn.begin()
                 try:
                     await self._look()
@@ -79,7 +80,7 @@ class Guard:
         sessions = {behind.session_id for behind in asked if behind.session_id is not None}
         users = {behind.user_id for behind in asked}
         attempts = {behind.inside for behind in asked if behind.inside is not None}
-        alive = await run_in_threadpool(identity.still_there, self._store, sessions, users, attempts)
+        alive = await run_in_threadpool(self._master.identities.still_there, sessions, users, attempts)
         for behind in asked:
             lasts = behind.session_id is None or behind.session_id in alive.sessions
             if lasts and behind.user_id in alive.users and (behind.inside is None or behind.inside in alive.attempts):

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation, peer_of
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesMaster, own_allocation, peer_of
 from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.api.jobs import BARRIER
 from trainmaster.master.api.shapes import Body
@@ -43,64 +43,64 @@ class ProxyAddress(Body):
 
 
 @router.post("/allocations/{allocation_id}/acceleratorData")
-def accelerators(allocation_id: str, body: PostAccelerators, services: UsesServices, caller: AnyCaller) -> Json:
+def accelerators(allocation_id: str, body: PostAccelerators, master: UsesMaster, caller: AnyCaller) -> Json:
     own_allocation(caller, allocation_id)
     data = body.accelerator_data.model_dump(by_alias=True, exclude_none=True)
-    harness.note_accelerators(services.store, allocation_id, data)
+    master.harness_reports.note_accelerators(allocation_id, data)
     return {}
 
 
 @router.get("/tasks/{task_id}/acceleratorData")
-def task_accelerators(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    return {"acceleratorData": harness.accelerators(services.store, task_id)}
+def task_accelerators(task_id: str, master: UsesMaster, caller: UserCaller) -> Json:
+    return {"acceleratorData": master.harness_reports.accelerators(task_id)}
 
 
 @router.post("/allocations/{allocation_id}/proxy_address")
 def proxy_address(
-    allocation_id: str, body: ProxyAddress, request: Request, services: UsesServices, caller: AnyCaller
+    allocation_id: str, body: ProxyAddress, request: Request, master: UsesMaster, caller: AnyCaller
 ) -> Json:
     """Takes in the address of the services in a job."""
     own_allocation(caller, allocation_id)
     announced = proxies.AnnouncedService(body.proxy_address or peer_of(request), body.port, body.user)
-    proxies.announce(services.store, services.settings, allocation_id, announced)
+    master.job_services.announce(allocation_id, announced)
     return {}
 
 
 @router.post("/allocations/{allocation_id}/ready")
-def ready(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
+def ready(allocation_id: str, master: UsesMaster, caller: AnyCaller) -> Json:
     """Notes that a service in the job answers. A trial is ready when its nodes have their lease."""
     own_allocation(caller, allocation_id)
-    proxies.ready(services.store, allocation_id)
+    master.job_services.ready(allocation_id)
     return {}
 
 
 @router.post("/allocations/{allocation_id}/waiting")
-def waiting(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
+def waiting(allocation_id: str, master: UsesMaster, caller: AnyCaller) -> Json:
     """Accepted without effect: nodes that wait for others hold their job like all others."""
     own_allocation(caller, allocation_id)
     return {}
 
 
 @router.post("/allocations/{allocation_id}/resources/{resources_id}/daemon")
-def daemon(allocation_id: str, resources_id: str, services: UsesServices, caller: AnyCaller) -> Json:
+def daemon(allocation_id: str, resources_id: str, master: UsesMaster, caller: AnyCaller) -> Json:
     """Accepted without effect: an attempt ends with its batch job, daemons or not."""
     own_allocation(caller, allocation_id)
     return {}
 
 
 @router.get("/allocations/{allocation_id}/resources/{resources_id}/rendezvous")
-async def rendezvous(allocation_id: str, resources_id: str, services: UsesServices, caller: AnyCaller) -> JSONResponse:
+async def rendezvous(allocation_id: str, resources_id: str, master: UsesMaster, caller: AnyCaller) -> JSONResponse:
     """Returns the addresses of all nodes; waits for them, and answers 408 when some have not arrived: try again."""
     own_allocation(caller, allocation_id)
 
     def look() -> harness.HarnessRendezvous | None:
-        return harness.rendezvous(services.store, allocation_id, resources_id)
+        return master.harness_reports.rendezvous(allocation_id, resources_id)
 
     found = await wait_for(
-        services.wakeups,
+        master.wakeups,
         f"allocation:{allocation_id}",
-        partial(services.threads.run, caller, look),
-        min(services.settings.longest_poll, BARRIER),
+        partial(master.threads.run, caller, look),
+        min(master.settings.longest_poll, BARRIER),
     )
     if found is None:
         return envelope(408, "Not all nodes have arrived yet: try again.")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.view_shapes import HomeAnswer, HomeExperiment, HomePool, HomeTask
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.experiments import home as homes
 from trainmaster.master.services.experiments.experiment_table import cell
 from trainmaster.master.services.experiments.home import Entry, TaskEntry
-from trainmaster.master.services.resources import job_queue
-from trainmaster.master.services.scheduling import pool_health
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
 
@@ -20,9 +17,9 @@ SERVICES = ("NOTEBOOK", "TENSORBOARD", "SHELL")  # kinds of tasks that a browser
 
 
 @router.get("/home")
-def home(services: UsesServices, caller: UserCaller) -> HomeAnswer:
+def home(master: UsesMaster, caller: UserCaller) -> HomeAnswer:
     """What its caller needs to know first."""
-    found = homes.home(services.store, caller)
+    found = master.home_pages.read(caller)
     moment = now().timestamp()
     return HomeAnswer(
         at=moment - moment % MINUTE,  # to the minute: an answer without news is the same answer
@@ -31,7 +28,7 @@ def home(services: UsesServices, caller: UserCaller) -> HomeAnswer:
         waits=[_experiment(one) for one in found.waits],
         done=[_experiment(one) for one in found.done],
         tasks=[_task(one) for one in found.tasks],
-        pools=_pools(services),
+        pools=_pools(master),
         total=found.total,
         others=found.others,
     )
@@ -84,9 +81,9 @@ def _task(one: TaskEntry) -> HomeTask:
     )
 
 
-def _pools(services: UsesServices) -> list[HomePool]:
-    resting = pool_health.paused_pools(services.store)
-    queued = job_queue.counts(services.store)
+def _pools(master: UsesMaster) -> list[HomePool]:
+    resting = master.pool_health.paused_pools()
+    queued = master.job_queue.counts()
     return [
         HomePool(
             name=served.pool.name,
@@ -97,5 +94,5 @@ def _pools(services: UsesServices) -> list[HomePool]:
             rests=resting[served.pool.name].why if served.pool.name in resting else "",
             accelerator=served.pool.accelerator,
         )
-        for served in services.clusters.pools()
+        for served in master.clusters.pools()
     ]

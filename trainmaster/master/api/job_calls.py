@@ -5,20 +5,17 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from trainmaster.master.services.access import identity
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.allocations import exit_reports, job_reports, leases, metric_batches
 from trainmaster.master.services.allocations.exit_reports import ExitReport, Taken
 from trainmaster.master.services.allocations.job_reports import ReportAnswer
 from trainmaster.master.services.allocations.leases import LeaseRequest
 from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.group_commit import GroupCommit
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.master import Master
 
 Json = dict[str, Any]
 THREADS = 8  # for calls that are taken in by themselves
@@ -33,32 +30,32 @@ POOLS_FRESH = 3600.0  # seconds for which the pools of clusters are taken to be 
 class JobCalls:
     """The group commits of one master. Belongs to the event loop."""
 
-    def __init__(self, store: Store, settings: Settings, clusters: Clusters) -> None:
-        alone, seconds = ThreadPoolExecutor(THREADS, "job-calls"), float(settings.limits.statement)
+    def __init__(self, master: Master) -> None:
+        alone, seconds = ThreadPoolExecutor(THREADS, "job-calls"), float(master.settings.limits.statement)
         of_attempt = attrgetter("allocation_id")
         self.tokens: GroupCommit[str, Caller] = GroupCommit(
-            lambda tokens, /, *, wait: identity.authenticate_jobs(store, settings, tokens),  # noqa: ARG005
+            lambda tokens, /, *, wait: master.identities.authenticate_jobs(tokens),  # noqa: ARG005
             *(str, alone, seconds, 1),
             together=LOOKS,
             pending=MOST_LOOKS,
         )
         self.leases: GroupCommit[LeaseRequest, Json] = GroupCommit(
-            lambda requests, /, *, wait: leases.lease(store, settings, requests, _slot_types(clusters), wait=wait),
+            lambda requests, /, *, wait: master.leases.lease(requests, _slot_types(master.clusters), wait=wait),
             *(of_attempt, alone, seconds),
         )
         self.reports: GroupCommit[ReportCall, ReportAnswer] = GroupCommit(
-            partial(metric_batches.take_reports, store, settings), of_attempt, alone, seconds
+            master.report_batches.take_reports, of_attempt, alone, seconds
         )
         self.exits: GroupCommit[ExitReport, Taken] = GroupCommit(
-            partial(exit_reports.take_exits, store, settings), of_attempt, alone, seconds
+            master.exit_reports.take_exits, of_attempt, alone, seconds
         )
         self.preemptions: GroupCommit[str, str | None] = GroupCommit(
-            lambda ids, /, *, wait: job_reports.preemptions(store, ids),  # noqa: ARG005
+            lambda ids, /, *, wait: master.job_reports.preemptions(ids),  # noqa: ARG005
             *(str, alone, seconds, 1),
             together=LOOKS,
             pending=MOST_LOOKS,
         )
-        self.pace = Pace(settings.limits.job_rate * 2**20)
+        self.pace = Pace(master.settings.limits.job_rate * 2**20)
         self._known: OrderedDict[str, Caller] = OrderedDict()  # by token
 
     async def caller(self, token: str, *, checked_later: bool) -> Caller:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field, field_validator
 
-from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices, own_allocation, peer_of
+from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UsesMaster, own_allocation, peer_of
 from trainmaster.master.api.job_route import JobRoute
 from trainmaster.master.api.jobs import MAX_NODES
 from trainmaster.master.api.shapes import Storable
@@ -18,7 +18,6 @@ from trainmaster.master.services.allocations import metric_batches
 from trainmaster.master.services.allocations.exit_reports import ExitReport
 from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.leases import LeaseRequest
-from trainmaster.master.services.files import archives
 
 router = APIRouter(tags=["jobs"], route_class=JobRoute)
 Json = dict[str, Any]
@@ -67,7 +66,7 @@ class ExitRecord(Storable):
 
 @router.post("/api/x1/allocations/{allocation_id}/lease", response_model=Json)
 async def lease(
-    allocation_id: str, body: Lease, request: Request, services: UsesServices, caller: AnyCaller
+    allocation_id: str, body: Lease, request: Request, master: UsesMaster, caller: AnyCaller
 ) -> JSONResponse:
     own_allocation(caller, allocation_id)
     asked = LeaseRequest(
@@ -81,46 +80,46 @@ async def lease(
         addresses=body.addresses,
         peer=peer_of(request),
     )
-    work = await services.job_calls.leases.ask(asked)
+    work = await master.job_calls.leases.ask(asked)
     if work["context_size"] and not body.fetches_context:
-        work["context"] = await services.threads.run(caller, _context, services, allocation_id)
-    return await _answer(services, allocation_id, request, work)
+        work["context"] = await master.threads.run(caller, _context, master, allocation_id)
+    return await _answer(master, allocation_id, request, work)
 
 
-def _context(services: Services, allocation_id: str) -> str:
-    files = archives.whole(services.store, archives.key_of_allocation(services.store, allocation_id))
+def _context(master: ServedMaster, allocation_id: str) -> str:
+    files = master.context_archives.whole(master.context_archives.key_of_allocation(allocation_id))
     return base64.b64encode(files).decode()
 
 
 @router.post("/api/x1/allocations/{allocation_id}/reports", response_model=Json)
 async def reports(
-    allocation_id: str, body: Reports, request: Request, services: UsesServices, caller: AnyCaller
+    allocation_id: str, body: Reports, request: Request, master: UsesMaster, caller: AnyCaller
 ) -> JSONResponse:
     """Take in a piece of a report stream. The answer comes after every decision that the reports led to."""
     own_allocation(caller, allocation_id)
     piece = StreamBatch(body.stream, body.first, body.records)
-    answer = await services.job_calls.reports.ask(metric_batches.ReportCall(allocation_id, piece))
+    answer = await master.job_calls.reports.ask(metric_batches.ReportCall(allocation_id, piece))
     said = {
         "acked": answer.acked,
         "preempt": {"reason": answer.preempt} if answer.preempt is not None else None,
         "gone": answer.gone,
     }
-    return await _answer(services, allocation_id, request, said)
+    return await _answer(master, allocation_id, request, said)
 
 
 @router.post("/api/x1/allocations/{allocation_id}/exit", response_model=Json)
 async def exit_record(
-    allocation_id: str, body: ExitRecord, request: Request, services: UsesServices, caller: AnyCaller
+    allocation_id: str, body: ExitRecord, request: Request, master: UsesMaster, caller: AnyCaller
 ) -> JSONResponse:
     """How a node ended, with what is left of its report streams. The answer says how much of these is taken in."""
     own_allocation(caller, allocation_id)
     rest = [StreamBatch(piece.stream, piece.first, piece.records) for piece in body.reports]
     word = ExitReport(allocation_id, body.model_dump(exclude={"reports"}), rest)
-    return await _answer(services, allocation_id, request, {"acked": await services.job_calls.exits.ask(word)})
+    return await _answer(master, allocation_id, request, {"acked": await master.job_calls.exits.ask(word)})
 
 
-async def _answer(services: Services, allocation_id: str, request: Request, said: Json) -> JSONResponse:
+async def _answer(master: ServedMaster, allocation_id: str, request: Request, said: Json) -> JSONResponse:
     """It is held back where the job sends too many bytes: a job says nothing more until it has its answer."""
-    if wait := services.job_calls.pace.owed(allocation_id, len(await request.body())):
+    if wait := master.job_calls.pace.owed(allocation_id, len(await request.body())):
         await asyncio.sleep(wait)
     return JSONResponse(said)

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from trainmaster.master.api.dependencies import Services, caller_outside_of_threads
+from trainmaster.master.api.dependencies import ServedMaster, caller_outside_of_threads
 from trainmaster.master.api.limits import OF_STRANGERS
 from trainmaster.master.services.access.identity import Caller
 
@@ -30,15 +30,15 @@ class JobRoute(APIRoute):
         in_turns = self.path.endswith("/reports")
 
         async def handle(request: Request) -> Response:
-            services: Services = request.app.state.services
+            master: ServedMaster = request.app.state.master
             raw = await request.body()  # first, as FastAPI does: a stranger's large one is refused as it comes
-            caller = await caller_outside_of_threads(request, services)
+            caller = await caller_outside_of_threads(request, master)
             if not in_turns or caller.allocation_id is None:
-                return await work(request, services, caller, raw)
-            async with services.report_turns.turn(caller.allocation_id, len(raw)):
-                return await work(request, services, caller, raw)
+                return await work(request, master, caller, raw)
+            async with master.report_turns.turn(caller.allocation_id, len(raw)):
+                return await work(request, master, caller, raw)
 
-        async def work(request: Request, services: Services, caller: Caller, raw: bytes) -> Response:
+        async def work(request: Request, master: ServedMaster, caller: Caller, raw: bytes) -> Response:
             try:
                 if len(raw) > OF_STRANGERS:
                     body = await run_in_threadpool(model.model_validate_json, raw)
@@ -51,7 +51,7 @@ class JobRoute(APIRoute):
                 allocation_id=request.path_params["allocation_id"],
                 body=body,
                 request=request,
-                services=services,
+                master=master,
                 caller=caller,
             )
             return given

@@ -28,7 +28,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from trainmaster.master.api.connections import LIVE, LONGEST_MESSAGE
 from trainmaster.master.api.dependencies import (
     OPENED,
-    Services,
+    ServedMaster,
     UserCaller,
     in_header,
     peer_of,
@@ -100,7 +100,7 @@ def subject_of(topic: str, caller: Caller) -> str:
     raise Invalid(f"There is no topic {topic!r:.80}; there are {_KINDS}.")
 
 
-def check(services: Services, caller: Caller, topic: str) -> None:
+def check(master: ServedMaster, caller: Caller, topic: str) -> None:
     """Raises Forbidden, NotFound, Invalid where the caller may not read what the topic is about."""
     kind, _, key = topic.partition(":")
     if topic == "mine":
@@ -108,8 +108,8 @@ def check(services: Services, caller: Caller, topic: str) -> None:
     name, endpoint = _READ.get(kind, ("", _LIST))
     rule = ENDPOINTS[endpoint]
     assert isinstance(rule, Permission)
-    home = locations.workspace_of(services.store, {name: key}) if name else None
-    if not services.settings.roles:
+    home = master.locations.workspace_of({name: key}) if name else None
+    if not master.settings.roles:
         return
     if not caller.holds_somewhere(rule):
         raise AccessDenied(f"This needs the permission {rule.name}, which none of your roles gives.")
@@ -123,8 +123,8 @@ def check(services: Services, caller: Caller, topic: str) -> None:
 class Pages:
     """All live connections of this process. Belongs to the event loop."""
 
-    def __init__(self, services: Services, guard: Guard) -> None:
-        self.services, self.guard = services, guard
+    def __init__(self, master: ServedMaster, guard: Guard) -> None:
+        self.master, self.guard = master, guard
         self.strangers = Strangers()
         self._users: Counter[int] = Counter()
         self.turns = ReadTurns()
@@ -132,7 +132,7 @@ class Pages:
     @contextmanager
     def known(self, user_id: int) -> Iterator[str]:
         """Counts a user's connection in the block; yields why it is refused, or nothing."""
-        most = self.services.settings.limits.live_connections
+        most = self.master.settings.limits.live_connections
         self._users[user_id] += 1
         over = self._users[user_id] > most
         try:
@@ -151,7 +151,7 @@ async def live(socket: WebSocket) -> None:
     pages: Pages = socket.app.state.pages
     with contextlib.ExitStack() as until_known:
         must_leave = asyncio.Event()
-        if (user_id := await _signed_in(pages.services, socket)) is None:
+        if (user_id := await _signed_in(pages.master, socket)) is None:
             must_leave = until_known.enter_context(pages.strangers.entered(peer_of(socket)))
         elif why := until_known.enter_context(pages.known(user_id)):
             note_refusal(socket, why)
@@ -168,16 +168,16 @@ async def live(socket: WebSocket) -> None:
             await socket.close(code, reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
 
 
-async def _signed_in(services: Services, socket: WebSocket) -> int | None:
+async def _signed_in(master: ServedMaster, socket: WebSocket) -> int | None:
     """The user whose session the request shows, as browsers' requests do: no stranger, though only a ticket admits."""
     try:
         shown = in_header(socket) or session_cookie(socket)
         if not shown:
             return None
-        caller = await services.threads.check(shown, peer_of(socket), user_of, services, shown)
+        caller = await master.threads.check(shown, peer_of(socket), user_of, master, shown)
     except (ServiceError, *DATABASE_UNAVAILABLE):
         return None
-    services.threads.remember(shown, caller)
+    master.threads.remember(shown, caller)
     return caller.user_id
 
 
@@ -219,7 +219,7 @@ class _Topic(_Raised):
         self._earliest = 0.0  # of the next hint, by its own pause
         self._turn: ReadTurn | None = None  # of the next hint, among all pages
         self._listening = contextlib.ExitStack()
-        self._listening.enter_context(pages.services.wakeups.waking(subject, self))
+        self._listening.enter_context(pages.master.wakeups.waking(subject, self))
         self.set()
 
     def due(self) -> float:
@@ -249,7 +249,7 @@ class _Page:
     """One connection."""
 
     def __init__(self, socket: WebSocket, pages: Pages) -> None:
-        self._socket, self._pages, self._services = socket, pages, pages.services
+        self._socket, self._pages, self._master = socket, pages, pages.master
         self._awake = asyncio.Event()
         self._session_over, self._rights = _Raised(self._awake), _Raised(self._awake)
         self._topics: dict[str, _Topic] = {}
@@ -267,11 +267,11 @@ class _Page:
             with (
                 self._pages.known(caller.user_id) as excess,
                 self._pages.guard.telling(Behind(caller.user_id, caller.session_id), self._session_over),
-                self._services.wakeups.waking(changes.SUBJECT, self._rights),
+                self._master.wakeups.waking(changes.SUBJECT, self._rights),
             ):
                 if excess:
                     raise _Closed(TRY_AGAIN, excess)
-                self._services.shares.charge(caller.user_id, OPENED)
+                self._master.shares.charge(caller.user_id, OPENED)
                 await self._serve(caller)
         except _Closed as closed:
             return closed.code, closed.reason
@@ -296,11 +296,11 @@ class _Page:
             leaving.cancel()
 
         def admit() -> Caller:
-            session = tickets.redeem(self._services.store, message.ticket, tickets.LIVE)
-            return user_of_session(self._services, session)
+            session = self._master.tickets.redeem(message.ticket, tickets.LIVE)
+            return user_of_session(self._master, session)
 
         self._wanted = message.follow
-        return await self._services.threads.check("", peer_of(self._socket), admit)
+        return await self._master.threads.check("", peer_of(self._socket), admit)
 
     async def _serve(self, caller: Caller) -> None:
         """Until the master stops. Raises _Closed, Unauthenticated, one of DATABASE_UNAVAILABLE."""
@@ -308,13 +308,13 @@ class _Page:
         check_at = time.monotonic() + CHECK_RIGHTS * random.uniform(0.5, 1)  # noqa: S311 - not all pages at once
         quiet_since = time.monotonic()
         try:
-            while not self._services.wakeups.closed:
+            while not self._master.wakeups.closed:
                 self._awake.clear()
                 if self._over is not None:
                     raise self._over
                 if self._session_over.is_set():
                     raise _Closed(POLICY, "Your session has ended: log in again.")
-                self._services.store.check()  # no hint comes without it: the page must know
+                self._master.store.check()  # no hint comes without it: the page must know
                 if self._rights.is_set() or time.monotonic() >= check_at:
                     self._rights.clear()
                     check_at = time.monotonic() + CHECK_RIGHTS
@@ -359,7 +359,7 @@ class _Page:
                 continue
             try:
                 subject = subject_of(name, caller)
-                await self._services.threads.run(caller, check, self._services, caller, name)
+                await self._master.threads.run(caller, check, self._master, caller, name)
             except ServiceError as error:
                 await self._say({"topic": name, "error": error.message})
                 continue
@@ -367,12 +367,12 @@ class _Page:
 
     async def _look_at_rights(self, caller: Caller) -> Caller:
         """Ends topics that the user may no longer follow."""
-        if not self._services.settings.roles:
+        if not self._master.settings.roles:
             return caller
         caller = await self._with_roles(caller)
         for name in list(self._topics):
             try:
-                await self._services.threads.run(caller, check, self._services, caller, name)
+                await self._master.threads.run(caller, check, self._master, caller, name)
             except ServiceError as error:
                 self._topics.pop(name).leave()
                 await self._say({"topic": name, "error": error.message})
@@ -380,10 +380,10 @@ class _Page:
 
     async def _with_roles(self, caller: Caller) -> Caller:
         """The same user with the roles of now. Raises Unauthenticated when the session has ended."""
-        if not self._services.settings.roles:
+        if not self._master.settings.roles:
             return caller
         assert caller.session_id is not None
-        return await self._services.threads.run(caller, user_of_session, self._services, caller.session_id)
+        return await self._master.threads.run(caller, user_of_session, self._master, caller.session_id)
 
     async def _say(self, message: dict[str, Any]) -> None:
         await self._socket.send_text(json.dumps(message, separators=(",", ":")))

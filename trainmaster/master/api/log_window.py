@@ -7,14 +7,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.log_shapes import LogBins, LogWindow, WindowLine
 from trainmaster.master.api.tasks import Filter
 from trainmaster.master.api.trial_views import log_line
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import trials
-from trainmaster.master.services.logs import log_store, log_window
+from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.logs.log_store import StoredLine
 from trainmaster.master.services.logs.log_window import Find, LogExcerpt, LogPlace
 
@@ -30,7 +29,7 @@ _Id = Annotated[int | None, Query(ge=0, le=2**63 - 2)]
 @router.get("/tasks/{task_id}/log")
 async def log(
     task_id: str,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     where: Filter,
     around: _Id = None,
@@ -50,8 +49,8 @@ async def log(
     all others."""
     if whole and before + after > MOST_WHOLE:
         raise Invalid(f"whole: at most {MOST_WHOLE} lines are read whole; ask for fewer before and after.")
-    await services.threads.run(caller, trials.task_with_allocations, services.store, task_id)
-    await services.threads.run(caller, log_store.check, services.store, services.settings.limits, where)
+    await master.threads.run(caller, master.trials.task_with_allocations, task_id)
+    await master.threads.run(caller, master.log_store.check, master.settings.limits, where)
     place = LogPlace(
         find=_way(find, where.search_text),
         line_id=around if find == "" else start,
@@ -61,22 +60,14 @@ async def log(
     )
 
     def look() -> LogExcerpt:
-        return log_window.read(
-            services.store,
-            services.outlines,
-            task_id,
-            where,
-            place,
-            before=before,
-            after=after,
-            bins=bins,
-            only_matches=onlyMatches,
+        return master.log_windows.read(
+            task_id, where, place, before=before, after=after, bins=bins, only_matches=onlyMatches
         )
 
     if where.search_text or place.find is not None:
-        found = await services.threads.search(caller, look)
+        found = await master.threads.search(caller, look)
     else:
-        found = await services.threads.run(caller, look)
+        found = await master.threads.run(caller, look)
     return _shown(found, log_store.MAX_LINE * 2 if whole else LONGEST)
 
 

@@ -6,11 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Shape
 from trainmaster.master.services.clock import epoch
-from trainmaster.master.services.experiments import trials
-from trainmaster.master.services.metrics import profiler
 from trainmaster.master.services.metrics.series import thinned
 
 router = APIRouter(prefix="/api/x1", tags=["trials"])
@@ -37,10 +35,10 @@ class Machine(Shape):
 
 @router.get("/trials/{trial_id}/machine")
 def machine(
-    trial_id: int, services: UsesServices, caller: UserCaller, points: Annotated[int, Query(ge=2, le=5000)] = 300
+    trial_id: int, master: UsesMaster, caller: UserCaller, points: Annotated[int, Query(ge=2, le=5000)] = 300
 ) -> Machine:
-    trials.get(services.store, trial_id)  # raises NotFound
-    found = profiler.read(services.store, trial_id)
+    master.trials.get(trial_id)  # raises NotFound
+    found = master.profiler.read(trial_id)
     shown = []
     for one, measured in list(found.items())[:MOST_SERIES]:
         kept = thinned(measured.values, points)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 from sqlalchemy import text
 
-from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices, stranger
+from trainmaster.master.api.dependencies import ServedMaster, UserCaller, UsesMaster, stranger
 from trainmaster.master.api.parameters import Descending, Scheduled
 from trainmaster.master.api.policies import shown_message
 from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
@@ -16,10 +16,8 @@ from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.organisation import pool_bindings, site_policies
 from trainmaster.master.services.paging import cut
-from trainmaster.master.services.resources import agents, job_queue
-from trainmaster.master.services.scheduling import pool_health
+from trainmaster.master.services.resources import job_queue
 from trainmaster.version import API_VERSION
 
 router = APIRouter()
@@ -53,8 +51,8 @@ class PoolsAnswer(Shape):
 
 
 @router.get("/info", tags=["master"])
-async def info(services: UsesServices) -> dict[str, Any]:
-    settings = services.settings
+async def info(master: UsesMaster) -> dict[str, Any]:
+    settings = master.settings
     return {
         "version": API_VERSION,
         "trainmaster_version": settings.version,
@@ -68,25 +66,25 @@ async def info(services: UsesServices) -> dict[str, Any]:
 
 @router.get("/api/v1/health", tags=["master"], dependencies=[Depends(stranger)])
 @router.get("/health", tags=["master"], dependencies=[Depends(stranger)])
-def health(services: UsesServices) -> JSONResponse:
+def health(master: UsesMaster) -> JSONResponse:
     """Whether the database and the clusters answer: "up", "degraded" while some of the clusters do not, and "down",
     with status 503, without the database or without any cluster."""
     try:
-        with services.store.transaction() as session:
+        with master.store.transaction() as session:
             session.execute(text("SELECT 1"))
         database = "up"
     except DATABASE_UNAVAILABLE as error:
         database = f"down: {in_short(error)}"
     managers = []
-    for cluster in services.clusters:
-        problem = services.clusters.problem(cluster)
+    for cluster in master.clusters:
+        problem = master.clusters.problem(cluster)
         managers.append(
             {
                 "cluster_name": cluster.name,
                 "status": f"down: {problem}" if problem else "up",
-                "notes": services.clusters.namesakes(cluster),
-                "seconds_per_pass": services.clusters.last_pass(cluster),
-                "seconds_per_look": services.clusters.last_look(cluster),
+                "notes": master.clusters.namesakes(cluster),
+                "seconds_per_pass": master.clusters.last_pass(cluster),
+                "seconds_per_look": master.clusters.last_look(cluster),
             }
         )
     answering = sum(manager["status"] == "up" for manager in managers)
@@ -97,42 +95,42 @@ def health(services: UsesServices) -> JSONResponse:
 
 
 @router.get("/api/v1/master", tags=["master"], dependencies=[Depends(stranger)])
-def master(services: UsesServices) -> MasterAnswer:
-    settings = services.settings
+def master(master: UsesMaster) -> MasterAnswer:
+    settings = master.settings
     return MasterAnswer(
         version=API_VERSION,
         trainmaster_version=settings.version,
-        cluster_message=_banner(services),
+        cluster_message=_banner(master),
         master_id=settings.cluster_id,
         cluster_id=settings.cluster_id,
         cluster_name=settings.cluster_name,
-        feature_switches=list(services.config.get("feature_switches") or ()),
+        feature_switches=list(master.config.get("feature_switches") or ()),
         rbac_enabled=settings.roles if settings.roles_shown is None else settings.roles_shown,
         max_context_bytes=settings.limits.context * 2**20,
         strict_job_queue_control=settings.roles and settings.strict_queue,
     )
 
 
-def _banner(services: Services) -> dict[str, Any] | None:
+def _banner(master: ServedMaster) -> dict[str, Any] | None:
     """The maintenance message. None also while the database does not answer: the master's name is served even then."""
     try:
-        return shown_message(site_policies.message(services.store, shown=True))
+        return shown_message(master.site_policies.message(shown=True))
     except DATABASE_UNAVAILABLE:
         return None
 
 
 @router.get("/api/v1/resource-pools", tags=["queue"])
 def resource_pools(
-    services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0, unbound: bool = False
+    master: UsesMaster, caller: UserCaller, offset: int = 0, limit: int = 0, unbound: bool = False
 ) -> PoolsAnswer:
-    served = services.clusters.pools()
-    bound = pool_bindings.bound(services.store) if unbound else frozenset()
-    counts = job_queue.counts(services.store)
-    compute = services.clusters.resolve("", 1).pool.name if served else ""
-    aux = services.clusters.resolve("", 0).pool.name if served else ""
+    served = master.clusters.pools()
+    bound = master.pool_bindings.bound() if unbound else frozenset()
+    counts = master.job_queue.counts()
+    compute = master.clusters.resolve("", 1).pool.name if served else ""
+    aux = master.clusters.resolve("", 0).pool.name if served else ""
     wanted = [entry for entry in served if entry.pool.name not in bound]
     window = cut(offset, limit, len(wanted))
-    resting = pool_health.paused_pools(services.store)
+    resting = master.pool_health.paused_pools()
     shown = []
     for entry in wanted[window.start : window.end]:
         name = entry.pool.name
@@ -146,17 +144,17 @@ def resource_pools(
 
 
 @router.post("/api/x1/resource-pools/{name}/resume", tags=["queue"])
-def resume_pool(name: str, services: UsesServices, caller: UserCaller) -> dict[str, Any]:
+def resume_pool(name: str, master: UsesMaster, caller: UserCaller) -> dict[str, Any]:
     """Closes the circuit breaker of a pool at once."""
-    if name not in {served.pool.name for served in services.clusters.pools()}:
+    if name not in {served.pool.name for served in master.clusters.pools()}:
         raise NotFound(f"There is no resource pool {name!r}.")
-    pool_health.resume(services.store, name)
+    master.pool_health.resume(name)
     return {}
 
 
 @router.get("/api/v1/job-queues-v2", tags=["queue"])
 def job_queues(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     scheduled: Scheduled,
@@ -164,16 +162,15 @@ def job_queues(
     offset: int = 0,
     limit: int = 0,
 ) -> dict[str, Any]:
-    external = services.clusters.external_jobs()
-    found = job_queue.page(
-        services.store,
+    external = master.clusters.external_jobs()
+    found = master.job_queue.page(
         resourcePool or None,
         offset,
         limit,
         descending=bool(descending),
         scheduled=scheduled,
         external=external,
-        ranks=agents.queue_ranks(services.clusters),
+        ranks=master.agents.queue_ranks(),
     )
     others = caller.holds(Permission.VIEW_EXTERNAL_JOBS)
     jobs = [
@@ -184,7 +181,7 @@ def job_queues(
 
 @router.get("/api/v1/job-queues", tags=["queue"])
 def old_job_queues(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     scheduled: Scheduled,
@@ -193,7 +190,7 @@ def old_job_queues(
     limit: int = 0,
 ) -> dict[str, Any]:
     """The same without jobs of which the caller may see only a part."""
-    found = job_queues(services, caller, descending, scheduled, resourcePool)
+    found = job_queues(master, caller, descending, scheduled, resourcePool)
     whole = [job["full"] for job in found["jobs"] if "full" in job]
     window = cut(offset, limit, len(whole))
     return {

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_trial
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesMaster, own_trial
 from trainmaster.master.api.parameters import Descending, Strings, sort_key, words
 from trainmaster.master.api.record_shapes import metrics_report
 from trainmaster.master.api.shapes import Body, Checkpoint, Pagination, Shape, Time
@@ -159,15 +159,15 @@ class LabelsAnswer(Shape):
 
 @router.get("/model/labels")
 def labels(
-    services: UsesServices, caller: UserCaller, workspace_id: Annotated[int, Query(alias="workspaceId")] = 0
+    master: UsesMaster, caller: UserCaller, workspace_id: Annotated[int, Query(alias="workspaceId")] = 0
 ) -> LabelsAnswer:
     """The most frequent first."""
-    return LabelsAnswer(labels=registered_models.labels(services.store, caller, workspace_id or None))
+    return LabelsAnswer(labels=master.registered_models.labels(caller, workspace_id or None))
 
 
 @router.get("/models")
 def list_models(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     offset: int = 0,
@@ -196,12 +196,12 @@ def list_models(
         sort_by=sort_key(sort_by, registered_models.SORTS, "last_updated_time", enums.MODELS),
         descending=bool(descending),
     )
-    page = registered_models.list_page(services.store, caller, query, offset, limit)
+    page = master.registered_models.list_page(caller, query, offset, limit)
     return ModelsAnswer(models=[Model.of(view) for view in page.items], pagination=Pagination.of(page.window))
 
 
 @router.post("/models")
-def create(body: PostModel, services: UsesServices, caller: UserCaller) -> ModelAnswer:
+def create(body: PostModel, master: UsesMaster, caller: UserCaller) -> ModelAnswer:
     found = Words(
         name=body.name,
         description=body.description,
@@ -209,18 +209,18 @@ def create(body: PostModel, services: UsesServices, caller: UserCaller) -> Model
         labels=body.labels,
         metadata=body.metadata,
     )
-    view = registered_models.create(services.store, caller, found, body.workspace_id, body.workspace_name)
+    view = master.registered_models.create(caller, found, body.workspace_id, body.workspace_name)
     return ModelAnswer(model=Model.of(view))
 
 
 @router.get("/models/{model_name}")
-def get(model_name: str, services: UsesServices, caller: UserCaller) -> ModelAnswer:
+def get(model_name: str, master: UsesMaster, caller: UserCaller) -> ModelAnswer:
     """Finds a model by name, or by id where a number is given."""
-    return ModelAnswer(model=Model.of(registered_models.get(services.store, model_name)))
+    return ModelAnswer(model=Model.of(master.registered_models.get(model_name)))
 
 
 @router.patch("/models/{model_name}")
-def patch(model_name: str, body: PatchModel, services: UsesServices, caller: UserCaller) -> ModelAnswer:
+def patch(model_name: str, body: PatchModel, master: UsesMaster, caller: UserCaller) -> ModelAnswer:
     found = Words(
         name=body.name,
         description=body.description,
@@ -228,31 +228,31 @@ def patch(model_name: str, body: PatchModel, services: UsesServices, caller: Use
         labels=body.labels,
         metadata=body.metadata,
     )
-    view = registered_models.patch(services.store, caller, model_name, found, body.workspace_id, body.workspace_name)
+    view = master.registered_models.patch(caller, model_name, found, body.workspace_id, body.workspace_name)
     return ModelAnswer(model=Model.of(view))
 
 
 @router.delete("/models/{model_name}")
-def delete(model_name: str, services: UsesServices, caller: UserCaller) -> Json:
-    registered_models.remove(services.store, caller, model_name)
+def delete(model_name: str, master: UsesMaster, caller: UserCaller) -> Json:
+    master.registered_models.remove(caller, model_name)
     return {}
 
 
 @router.post("/models/{model_name}/archive")
-def archive(model_name: str, services: UsesServices, caller: UserCaller) -> Json:
-    registered_models.set_archived(services.store, caller, model_name, True)
+def archive(model_name: str, master: UsesMaster, caller: UserCaller) -> Json:
+    master.registered_models.set_archived(caller, model_name, True)
     return {}
 
 
 @router.post("/models/{model_name}/unarchive")
-def unarchive(model_name: str, services: UsesServices, caller: UserCaller) -> Json:
-    registered_models.set_archived(services.store, caller, model_name, False)
+def unarchive(model_name: str, master: UsesMaster, caller: UserCaller) -> Json:
+    master.registered_models.set_archived(caller, model_name, False)
     return {}
 
 
 @router.post("/models/{model_name}/move")
-def move(model_name: str, body: MoveModel, services: UsesServices, caller: UserCaller) -> Json:
-    registered_models.move(services.store, caller, model_name, body.destination_workspace_id)
+def move(model_name: str, body: MoveModel, master: UsesMaster, caller: UserCaller) -> Json:
+    master.registered_models.move(caller, model_name, body.destination_workspace_id)
     return {}
 
 
@@ -262,7 +262,7 @@ def move(model_name: str, body: MoveModel, services: UsesServices, caller: UserC
 @router.get("/models/{model_name}/versions")
 def list_versions(
     model_name: str,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     offset: int = 0,
@@ -270,39 +270,35 @@ def list_versions(
     sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_VERSION",
 ) -> VersionsAnswer:
     key = sort_key(sort_by, registered_models.VERSION_SORTS, "version", enums.MODEL_VERSIONS)
-    model, page = registered_models.versions(services.store, model_name, key, bool(descending), offset, limit)
+    model, page = master.registered_models.versions(model_name, key, bool(descending), offset, limit)
     shown = [ModelVersion.of(view) for view in page.items]
     return VersionsAnswer(model=Model.of(model), model_versions=shown, pagination=Pagination.of(page.window))
 
 
 @router.post("/models/{model_name}/versions")
-def register(model_name: str, body: PostVersion, services: UsesServices, caller: UserCaller) -> VersionAnswer:
+def register(model_name: str, body: PostVersion, master: UsesMaster, caller: UserCaller) -> VersionAnswer:
     found = Words(name=body.name, comment=body.comment, notes=body.notes, labels=body.labels, metadata=body.metadata)
-    view = registered_models.register(
-        services.store, services.clusters, caller, model_name, body.checkpoint_uuid, found
-    )
+    view = master.registered_models.register(caller, model_name, body.checkpoint_uuid, found)
     return VersionAnswer(model_version=ModelVersion.of(view))
 
 
 @router.get("/models/{model_name}/versions/{version}")
-def get_version(model_name: str, version: int, services: UsesServices, caller: UserCaller) -> VersionAnswer:
-    return VersionAnswer(
-        model_version=ModelVersion.of(registered_models.get_version(services.store, model_name, version))
-    )
+def get_version(model_name: str, version: int, master: UsesMaster, caller: UserCaller) -> VersionAnswer:
+    return VersionAnswer(model_version=ModelVersion.of(master.registered_models.get_version(model_name, version)))
 
 
 @router.patch("/models/{model_name}/versions/{version}")
 def patch_version(
-    model_name: str, version: int, body: PatchVersion, services: UsesServices, caller: UserCaller
+    model_name: str, version: int, body: PatchVersion, master: UsesMaster, caller: UserCaller
 ) -> VersionAnswer:
     found = Words(name=body.name, comment=body.comment, notes=body.notes, labels=body.labels, metadata=body.metadata)
-    view = registered_models.patch_version(services.store, caller, model_name, version, found)
+    view = master.registered_models.patch_version(caller, model_name, version, found)
     return VersionAnswer(model_version=ModelVersion.of(view))
 
 
 @router.delete("/models/{model_name}/versions/{version}")
-def delete_version(model_name: str, version: int, services: UsesServices, caller: UserCaller) -> Json:
-    registered_models.remove_version(services.store, caller, model_name, version)
+def delete_version(model_name: str, version: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.registered_models.remove_version(caller, model_name, version)
     return {}
 
 
@@ -340,22 +336,22 @@ def _kind(name: str) -> str | None:
 
 
 @router.post("/trial-source-info")
-def report_source(body: ReportSource, services: UsesServices, caller: AnyCaller) -> SourceAnswer:
+def report_source(body: ReportSource, master: UsesMaster, caller: AnyCaller) -> SourceAnswer:
     info = body.trial_source_info
     own_trial(caller, info.trial_id)
     kind = _kind(info.trial_source_info_type) or "INFERENCE"
-    checkpoint_uses.note(
-        services.store, CheckpointUse(info.trial_id, info.checkpoint_uuid, kind, info.model_id, info.model_version)
+    master.checkpoint_uses.note(
+        CheckpointUse(info.trial_id, info.checkpoint_uuid, kind, info.model_id, info.model_version)
     )
     return SourceAnswer(trial_id=info.trial_id, checkpoint_uuid=info.checkpoint_uuid)
 
 
 @router.get("/checkpoints/{checkpoint_uuid}/metrics")
 def metrics_of_checkpoint(
-    checkpoint_uuid: str, services: UsesServices, caller: UserCaller, use: KindOfUse = "", group: MetricGroup = ""
+    checkpoint_uuid: str, master: UsesMaster, caller: UserCaller, use: KindOfUse = "", group: MetricGroup = ""
 ) -> MetricsAnswer:
     """The metrics that trials which use the checkpoint have reported."""
-    found = checkpoint_uses.metrics_of_checkpoint(services.store, checkpoint_uuid, _kind(use), group or None)
+    found = master.checkpoint_uses.metrics_of_checkpoint(checkpoint_uuid, _kind(use), group or None)
     return MetricsAnswer(metrics=[_used(report, group) for report in found])
 
 
@@ -363,13 +359,13 @@ def metrics_of_checkpoint(
 def metrics_of_version(
     model_name: str,
     version: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     use: KindOfUse = "",
     group: MetricGroup = "",
 ) -> MetricsAnswer:
     """The metrics that trials which use the version have reported."""
-    found = checkpoint_uses.metrics_of_version(services.store, model_name, version, _kind(use), group or None)
+    found = master.checkpoint_uses.metrics_of_version(model_name, version, _kind(use), group or None)
     return MetricsAnswer(metrics=[_used(report, group) for report in found])
 
 

@@ -23,20 +23,19 @@ from trainmaster.master.api import cookies
 from trainmaster.master.api.auth import LoginAnswer, LoginRequest, enter
 from trainmaster.master.api.dependencies import (
     PAGE,
-    Services,
+    ServedMaster,
     Stranger,
     UserCaller,
-    UsesServices,
+    UsesMaster,
     bearer,
     peer_of,
     user_of,
 )
 from trainmaster.master.api.redirects import HOME, inside, redirect
 from trainmaster.master.api.shapes import Body, Shape, User
-from trainmaster.master.services.access import identity, tickets
+from trainmaster.master.services.access import tickets
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Forbidden, Invalid, NotActive, ServiceError, Unauthenticated
-from trainmaster.master.services.organisation import site_policies
 
 router = APIRouter(tags=["auth"])
 
@@ -59,23 +58,23 @@ _PAGE = """<!doctype html>
 
 
 @router.get("/login", include_in_schema=False)
-def form(services: UsesServices, request: Request, _: Stranger, to: str = HOME) -> HTMLResponse:
-    return _form(services, request, to)
+def form(master: UsesMaster, request: Request, _: Stranger, to: str = HOME) -> HTMLResponse:
+    return _form(master, request, to)
 
 
 @router.post("/login", include_in_schema=False)
-async def send_form(request: Request, services: UsesServices) -> Response:
+async def send_form(request: Request, master: UsesMaster) -> Response:
     """Handles the form as browsers send it; answers 303 to the page that its user wanted."""
     given = await _given(request)
     to = given.get("to", HOME)
-    _check_form(services, request, given.get("form", ""))
+    _check_form(master, request, given.get("form", ""))
     body = LoginRequest(username=given.get("username", ""), password=given.get("password", ""))
     try:
-        answer = await enter(request, body, services, origin=_origin(request))
+        answer = await enter(request, body, master, origin=_origin(request))
     except ServiceError as error:
-        return _form(services, request, to, error.message, 403)
+        return _form(master, request, to, error.message, 403)
     except HTTPException as error:
-        return _form(services, request, to, str(error.detail), error.status_code)
+        return _form(master, request, to, str(error.detail), error.status_code)
     back = redirect(to)
     _set_session(request, back, answer)
     return back
@@ -104,49 +103,49 @@ class PostSession(LoginRequest):
 
 
 @router.get("/session")
-def session(request: Request, services: UsesServices, _: Stranger) -> PageSession:
+def session(request: Request, master: UsesMaster, _: Stranger) -> PageSession:
     """What the web page shows of the master and of its user; without a user before log-in."""
     try:
-        caller = user_of(services, token) if (token := bearer(request)) else None
+        caller = user_of(master, token) if (token := bearer(request)) else None
     except (Unauthenticated, NotActive):
         caller = None
     held = {one: caller.where(one) for one in Permission if caller.holds_somewhere(one)} if caller else {}
-    message = site_policies.message(services.store, shown=True)
+    message = master.site_policies.message(shown=True)
     return PageSession(
-        user=User.of(identity.get_user(services.store, caller.user_id)) if caller else None,
+        user=User.of(master.identities.get_user(caller.user_id)) if caller else None,
         permissions={one.name: None if where is None else sorted(where) for one, where in held.items()},
-        roles=services.settings.roles,
-        cluster_name=services.settings.cluster_name,
-        version=services.settings.version,
+        roles=master.settings.roles,
+        cluster_name=master.settings.cluster_name,
+        version=master.settings.version,
         message=message.text if message else "",
     )
 
 
 @router.post("/session")
-async def begin(request: Request, body: PostSession, services: UsesServices) -> Response:
+async def begin(request: Request, body: PostSession, master: UsesMaster) -> Response:
     """Logs in a user of a web page: like `/api/v1/auth/login`, with the token in a cookie only."""
     if request.headers.get(PAGE[0]) != PAGE[1]:
         raise Forbidden("This is for the master's own page, which must send X-Trainmaster: page.")
     if body.look:
-        user = await services.threads.check("", peer_of(request), tickets.shown_user, services.store, body.ticket)
+        user = await master.threads.check("", peer_of(request), master.tickets.shown_user, body.ticket)
         return JSONResponse({"user": User.of(user).model_dump(mode="json", by_alias=True)})
     if body.ticket:
-        token, user = await services.threads.check(
-            "", peer_of(request), tickets.enter, services.store, body.ticket, _origin(request)
+        token, user = await master.threads.check(
+            "", peer_of(request), master.tickets.enter, body.ticket, _origin(request)
         )
         answer = LoginAnswer(token=token, user=User.of(user), client_mark="")
     else:
-        answer = await enter(request, body, services, origin=_origin(request))
+        answer = await enter(request, body, master, origin=_origin(request))
     shown = JSONResponse({"user": answer.user.model_dump(mode="json", by_alias=True)})
     _set_session(request, shown, answer)
     return shown
 
 
 @router.delete("/session")
-def end(request: Request, services: UsesServices, caller: UserCaller) -> Response:
+def end(request: Request, master: UsesMaster, caller: UserCaller) -> Response:
     """Logs out a user of a web page."""
     del caller
-    identity.log_out(services.store, bearer(request))
+    master.identities.log_out(bearer(request))
     gone = JSONResponse({})
     gone.headers["Set-Cookie"] = f"{cookies.SESSION}=; Max-Age=0; HttpOnly; SameSite=Strict"
     return gone
@@ -166,28 +165,28 @@ class TicketAnswer(Shape):
 
 
 @router.post("/api/x1/tickets")
-def ticket(body: PostTicket, services: UsesServices, caller: UserCaller) -> TicketAnswer:
+def ticket(body: PostTicket, master: UsesMaster, caller: UserCaller) -> TicketAnswer:
     """Issues a ticket, which is good once: it admits a WebSocket, as `?trainmaster-ticket=` or in its first message,
     where no header can be sent, or logs a browser in, as `/ui/sign-in#ticket=`."""
     if body.purpose == "service" and not body.task_id:
         raise Invalid("taskId: name the task whose service the ticket is for.")
     if body.purpose == "page":
-        return TicketAnswer(ticket=tickets.issue_for_page(services.store, caller), seconds=tickets.LIFE_OF_LINK)
+        return TicketAnswer(ticket=master.tickets.issue_for_page(caller), seconds=tickets.LIFE_OF_LINK)
     purpose = tickets.service_of(body.task_id) if body.purpose == "service" else body.purpose
-    return TicketAnswer(ticket=tickets.issue(services.store, caller, purpose), seconds=tickets.LIFE)
+    return TicketAnswer(ticket=master.tickets.issue(caller, purpose), seconds=tickets.LIFE)
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _form(services: Services, request: Request, to: str, said: str = "", status: int = 200) -> HTMLResponse:
+def _form(master: ServedMaster, request: Request, to: str, said: str = "", status: int = 200) -> HTMLResponse:
     nonce = secrets.token_urlsafe(24)
-    cluster = services.settings.cluster_name or "the master"
-    words = {"said": said, "to": inside(to), "form": _mac(services, nonce), "cluster": cluster}
+    cluster = master.settings.cluster_name or "the master"
+    words = {"said": said, "to": inside(to), "form": _mac(master, nonce), "cluster": cluster}
     text = _PAGE.format(style=_STYLE, **{key: html.escape(word) for key, word in words.items()})
     style = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     # Browsers check all redirects that follow against the form's target.
-    targets = " ".join(filter(None, ("'self'", str(services.services_url or ""))))
+    targets = " ".join(filter(None, ("'self'", str(master.services_url or ""))))
     policy = (
         f"default-src 'none'; style-src 'sha256-{style}'; form-action {targets}; "
         "frame-ancestors 'none'; base-uri 'none'"
@@ -213,17 +212,17 @@ async def _given(request: Request) -> dict[str, str]:
     return {name: values[0] for name, values in fields.items()}
 
 
-def _check_form(services: Services, request: Request, sent: str) -> None:
+def _check_form(master: ServedMaster, request: Request, sent: str) -> None:
     """Raises Forbidden unless the form was sent to this browser and comes from its page: so no other site can log
     somebody in as somebody else."""
     nonces = cookies.shown(request, cookies.FORM)
-    shown = len(nonces) == 1 and hmac.compare_digest(_mac(services, nonces[0]).encode(), sent.encode())
+    shown = len(nonces) == 1 and hmac.compare_digest(_mac(master, nonces[0]).encode(), sent.encode())
     if not shown or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Forbidden("This form was not shown to this browser, or too long ago: go back, reload it, and send it.")
 
 
-def _mac(services: Services, nonce: str) -> str:
-    return hmac.new(services.settings.secret, f"form\0{nonce}".encode(), "sha256").hexdigest()
+def _mac(master: ServedMaster, nonce: str) -> str:
+    return hmac.new(master.settings.secret, f"form\0{nonce}".encode(), "sha256").hexdigest()
 
 
 def _origin(request: Request) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from trainmaster.master.api.auth import counted
-from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer, in_header
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster, bearer, in_header
 from trainmaster.master.api.shapes import Body, Shape, User
-from trainmaster.master.services.access import identity, users
 from trainmaster.master.services.access.users import Password, UserChange
 from trainmaster.master.services.errors import Forbidden
 
@@ -29,7 +28,7 @@ class NewPassword(Body):
 
 @router.post("/users/{user_id}/password")
 async def change_password(
-    user_id: int, body: NewPassword, request: Request, services: UsesServices, caller: UserCaller
+    user_id: int, body: NewPassword, request: Request, master: UsesMaster, caller: UserCaller
 ) -> UserAnswer:
     """Sets a password. A page must send its user's present one. The user's other sessions end, with
     `endAccessTokens` the access tokens too."""
@@ -39,13 +38,11 @@ async def change_password(
         present = body.current_password
 
         def check() -> None:
-            identity.check_password(services.store, caller.user_id, present, is_hashed=body.is_hashed)
+            master.identities.check_password(caller.user_id, present, is_hashed=body.is_hashed)
 
-        await counted(request, services, caller.username, check)
+        await counted(request, master, caller.username, check)
     change = UserChange(password=Password(body.password, body.is_hashed), end_tokens=body.end_access_tokens)
-    row = await services.threads.run(
-        caller, users.patch, services.store, caller, user_id, change, token=bearer(request)
-    )
+    row = await master.threads.run(caller, master.users.patch, caller, user_id, change, token=bearer(request))
     return UserAnswer(user=User.of(row))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import AwareDatetime, field_validator
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Body, precise
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.organisation import site_policies
@@ -25,35 +25,35 @@ class PutPolicies(Body):
 
 
 @router.get("/config-policies/global/{workload_type}")
-def get_global(workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
-    return {"configPolicies": site_policies.get(services.store, workload_type, None)}
+def get_global(workload_type: str, master: UsesMaster, caller: UserCaller) -> Json:
+    return {"configPolicies": master.site_policies.get(workload_type, None)}
 
 
 @router.put("/config-policies/global/{workload_type}")
-def put_global(workload_type: str, body: PutPolicies, services: UsesServices, caller: UserCaller) -> Json:
-    return {"configPolicies": site_policies.put(services.store, caller, workload_type, None, body.config_policies)}
+def put_global(workload_type: str, body: PutPolicies, master: UsesMaster, caller: UserCaller) -> Json:
+    return {"configPolicies": master.site_policies.put(caller, workload_type, None, body.config_policies)}
 
 
 @router.delete("/config-policies/global/{workload_type}")
-def delete_global(workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
-    site_policies.remove(services.store, workload_type, None)
+def delete_global(workload_type: str, master: UsesMaster, caller: UserCaller) -> Json:
+    master.site_policies.remove(workload_type, None)
     return {}
 
 
 @router.get("/config-policies/workspaces/{workspace_id}/{workload_type}")
-def get(workspace_id: int, workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
-    return {"configPolicies": site_policies.get(services.store, workload_type, workspace_id)}
+def get(workspace_id: int, workload_type: str, master: UsesMaster, caller: UserCaller) -> Json:
+    return {"configPolicies": master.site_policies.get(workload_type, workspace_id)}
 
 
 @router.put("/config-policies/workspaces/{workspace_id}/{workload_type}")
-def put(workspace_id: int, workload_type: str, body: PutPolicies, services: UsesServices, caller: UserCaller) -> Json:
-    found = site_policies.put(services.store, caller, workload_type, workspace_id, body.config_policies)
+def put(workspace_id: int, workload_type: str, body: PutPolicies, master: UsesMaster, caller: UserCaller) -> Json:
+    found = master.site_policies.put(caller, workload_type, workspace_id, body.config_policies)
     return {"configPolicies": found}
 
 
 @router.delete("/config-policies/workspaces/{workspace_id}/{workload_type}")
-def delete(workspace_id: int, workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
-    site_policies.remove(services.store, workload_type, workspace_id)
+def delete(workspace_id: int, workload_type: str, master: UsesMaster, caller: UserCaller) -> Json:
+    master.site_policies.remove(workload_type, workspace_id)
     return {}
 
 
@@ -77,14 +77,14 @@ class PutMessage(Body):
 
 
 @router.get("/master/cluster_message")
-def get_message(services: UsesServices, caller: UserCaller) -> Json:
+def get_message(master: UsesMaster, caller: UserCaller) -> Json:
     """The message that is set, also before it is shown: for users who may set it. Everybody sees it in `GET
     /api/v1/master`."""
-    return {"clusterMessage": shown_message(site_policies.message(services.store))}
+    return {"clusterMessage": shown_message(master.site_policies.message())}
 
 
 @router.put("/master/cluster_message")
-def put_message(body: PutMessage, services: UsesServices, caller: UserCaller) -> Json:
+def put_message(body: PutMessage, master: UsesMaster, caller: UserCaller) -> Json:
     if body.end_time is not None and body.duration is not None:
         raise Invalid("Give either the message's end or its duration, not both.")
     end = body.end_time
@@ -96,13 +96,13 @@ def put_message(body: PutMessage, services: UsesServices, caller: UserCaller) ->
             end = body.start_time + dt.timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
         except OverflowError:
             raise Invalid(f"{body.duration!r} is too long: its end is beyond the last possible date.") from None
-    site_policies.set_message(services.store, body.message, body.start_time, end)
+    master.site_policies.set_message(body.message, body.start_time, end)
     return {}
 
 
 @router.delete("/master/cluster_message")
-def delete_message(services: UsesServices, caller: UserCaller) -> Json:
-    site_policies.clear_message(services.store)
+def delete_message(master: UsesMaster, caller: UserCaller) -> Json:
+    master.site_policies.clear_message()
     return {}
 
 

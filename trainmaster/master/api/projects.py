@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, Shape, Time
 from trainmaster.master.services.organisation import projects
@@ -104,7 +104,7 @@ class MoveProject(Body):
 @router.get("/workspaces/{workspace_id}/projects")
 def list_projects(
     workspace_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     offset: int = 0,
@@ -125,72 +125,70 @@ def list_projects(
         sort_by=sort_key(sort_by, projects.SORTS, "id", enums.PROJECTS),
         descending=bool(descending),
     )
-    page = projects.list_page(services.store, caller, query, offset, limit)
+    page = master.projects.list_page(caller, query, offset, limit)
     shown = [Project.of(view) for view in page.items]
     return ProjectsAnswer(projects=shown, pagination=Pagination.of(page.window))
 
 
 @router.post("/workspaces/{workspace_id}/projects")
-def create(workspace_id: int, body: PostProject, services: UsesServices, caller: UserCaller) -> ProjectAnswer:
-    view = projects.create(services.store, caller, workspace_id, body.name, body.description, body.key)
+def create(workspace_id: int, body: PostProject, master: UsesMaster, caller: UserCaller) -> ProjectAnswer:
+    view = master.projects.create(caller, workspace_id, body.name, body.description, body.key)
     return ProjectAnswer(project=Project.of(view))
 
 
 @router.get("/user/projects/activity")
-def recent(services: UsesServices, caller: UserCaller, limit: Annotated[int, Query(ge=0, le=1000)] = 5) -> Json:
+def recent(master: UsesMaster, caller: UserCaller, limit: Annotated[int, Query(ge=0, le=1000)] = 5) -> Json:
     """The projects in which the caller has recently created experiments."""
-    found = projects.recent_of(services.store, caller, limit or 5)
+    found = master.projects.recent_of(caller, limit or 5)
     return {"projects": [Project.of(view).model_dump(by_alias=True, mode="json") for view in found]}
 
 
 @router.get("/projects/key/{key}")
-def get_by_key(key: str, services: UsesServices, caller: UserCaller) -> ProjectAnswer:
-    return ProjectAnswer(project=Project.of(projects.get_by_key(services.store, caller, key)))
+def get_by_key(key: str, master: UsesMaster, caller: UserCaller) -> ProjectAnswer:
+    return ProjectAnswer(project=Project.of(master.projects.get_by_key(caller, key)))
 
 
 @router.get("/projects/{project_id}")
-def get(project_id: int, services: UsesServices, caller: UserCaller) -> ProjectAnswer:
-    return ProjectAnswer(project=Project.of(projects.get(services.store, project_id)))
+def get(project_id: int, master: UsesMaster, caller: UserCaller) -> ProjectAnswer:
+    return ProjectAnswer(project=Project.of(master.projects.get(project_id)))
 
 
 @router.patch("/projects/{project_id}")
-def patch(project_id: int, body: PatchProject, services: UsesServices, caller: UserCaller) -> ProjectAnswer:
-    view = projects.patch(
-        services.store, caller, project_id, name=body.name, description=body.description, key=body.key
-    )
+def patch(project_id: int, body: PatchProject, master: UsesMaster, caller: UserCaller) -> ProjectAnswer:
+    view = master.projects.patch(caller, project_id, name=body.name, description=body.description, key=body.key)
     return ProjectAnswer(project=Project.of(view))
 
 
 @router.delete("/projects/{project_id}")
-def delete(project_id: int, services: UsesServices, caller: UserCaller) -> Json:
+def delete(project_id: int, master: UsesMaster, caller: UserCaller) -> Json:
     """Deletes a project with its experiments; `completed`: whether that is done already."""
-    return {"completed": projects.remove(services.store, caller, project_id)}
+    return {"completed": master.projects.remove(caller, project_id)}
 
 
 @router.post("/projects/{project_id}/archive")
-def archive(project_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    projects.set_archived(services.store, caller, project_id, True)
+def archive(project_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.projects.set_archived(caller, project_id, True)
     return {}
 
 
 @router.post("/projects/{project_id}/unarchive")
-def unarchive(project_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    projects.set_archived(services.store, caller, project_id, False)
+def unarchive(project_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.projects.set_archived(caller, project_id, False)
     return {}
 
 
 @router.post("/projects/{project_id}/move")
-def move(project_id: int, body: MoveProject, services: UsesServices, caller: UserCaller) -> Json:
-    projects.move(services.store, caller, project_id, body.destination_workspace_id)
+def move(project_id: int, body: MoveProject, master: UsesMaster, caller: UserCaller) -> Json:
+    master.projects.move(caller, project_id, body.destination_workspace_id)
     return {}
 
 
 @router.post("/projects/{project_id}/notes")
-def add_note(project_id: int, body: Note, services: UsesServices, caller: UserCaller) -> NotesAnswer:
-    return NotesAnswer(notes=projects.add_note(services.store, caller, project_id, body.name, body.contents))
+def add_note(project_id: int, body: Note, master: UsesMaster, caller: UserCaller) -> NotesAnswer:
+    return NotesAnswer(notes=master.projects.add_note(caller, project_id, body.name, body.contents))
 
 
 @router.put("/projects/{project_id}/notes")
-def set_notes(project_id: int, body: PutNotes, services: UsesServices, caller: UserCaller) -> NotesAnswer:
+def set_notes(project_id: int, body: PutNotes, master: UsesMaster, caller: UserCaller) -> NotesAnswer:
     notes = [{"name": note.name, "contents": note.contents} for note in body.notes]
-    return NotesAnswer(notes=projects.set_notes(services.store, caller, project_id, notes))
+    return NotesAnswer(notes=master.projects.set_notes(caller, project_id, notes))

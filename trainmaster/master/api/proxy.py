@@ -19,7 +19,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from websockets.typing import Subprotocol
 
 from trainmaster.master.api import cookies
-from trainmaster.master.api.dependencies import Services, UsesServices, in_header, peer_of
+from trainmaster.master.api.dependencies import ServedMaster, UsesMaster, in_header, peer_of
 from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.api.guard import SCOPE_KEY, Guard
 from trainmaster.master.api.origins import SERVICES
@@ -119,7 +119,7 @@ def _back(headers: Iterable[tuple[bytes, bytes]], name: str) -> list[tuple[bytes
     return kept
 
 
-def _rules(services: Services, request: Request, visit: Visit) -> list[tuple[bytes, bytes]]:
+def _rules(master: ServedMaster, request: Request, visit: Visit) -> list[tuple[bytes, bytes]]:
     """Security headers of a service's response, beside its own: on the master's origin it may be shown, but do nothing
     in its visitor's name, unless it is the visitor's own."""
     if SERVICES in request.scope or visit.by_owner:
@@ -154,32 +154,32 @@ async def without_slash(service_id: str, request: Request) -> Response:
     return redirect(f"/proxy/{quote(service_id, safe=':')}/{query}", 308)
 
 
-async def _admitted(services: Services, connection: HTTPConnection, service_id: str) -> Visit:
+async def _admitted(master: ServedMaster, connection: HTTPConnection, service_id: str) -> Visit:
     """Raises Unauthenticated, Forbidden, NotFound."""
     shown = in_header(connection) or "; ".join(cookies.shown(connection, cookies.PASS))
-    visit = await services.threads.check(shown, peer_of(connection), admit, services, connection, service_id)
+    visit = await master.threads.check(shown, peer_of(connection), admit, master, connection, service_id)
     if visit.caller is not None:
-        services.threads.remember(shown, visit.caller)
+        master.threads.remember(shown, visit.caller)
     return visit
 
 
-async def _used(services: Services, service: JobService) -> None:
-    await services.threads.run_as(("service", service.owner_id), services.uses.note, services.store, service.task_id)
+async def _used(master: ServedMaster, service: JobService) -> None:
+    await master.threads.run_as(("service", service.owner_id), master.idle_tasks.used, service.task_id)
 
 
 @router.api_route("/proxy/{service_id}/{path:path}", methods=METHODS, include_in_schema=False)
-async def http(service_id: str, path: str, request: Request, services: UsesServices) -> Response:
+async def http(service_id: str, path: str, request: Request, master: UsesMaster) -> Response:
     try:
-        visit = await _admitted(services, request, service_id)
+        visit = await _admitted(master, request, service_id)
     except Unauthenticated as error:
-        return await services.threads.check("", peer_of(request), lead_in, services, request, service_id, error)
+        return await master.threads.check("", peer_of(request), lead_in, master, request, service_id, error)
     if visit.caller is not None and ticket_of(request) and request.method == "GET":
-        return with_pass(services, request, service_id, visit.caller, asked_for(request))
+        return with_pass(master, request, service_id, visit.caller, asked_for(request))
     service = visit.service
     request.scope[SCOPE_KEY] = visit.behind
     if service.tcp:
         return envelope(426, "This service sends raw bytes: use a WebSocket.", headers={"Upgrade": "websocket"})
-    await _used(services, service)
+    await _used(master, service)
     asked = _request(request, service, service_id)
     import httpx  # imported here: it takes a tenth of a second that only this needs
 
@@ -190,7 +190,7 @@ async def http(service_id: str, path: str, request: Request, services: UsesServi
         return envelope(502, f"The service in the task {service.task_id} does not answer: {why}.")
     streamed = StreamingResponse(_pieces(answer), answer.status_code)
     request.scope[PASSED_ON] = True
-    streamed.raw_headers = [*_back(answer.headers.raw, service_id), *_rules(services, request, visit)]
+    streamed.raw_headers = [*_back(answer.headers.raw, service_id), *_rules(master, request, visit)]
     return streamed
 
 
@@ -239,9 +239,9 @@ async def _pieces(answer: httpx.Response) -> AsyncIterator[bytes]:
 
 @router.websocket("/proxy/{service_id}/{path:path}")
 async def websocket(socket: WebSocket, service_id: str, path: str) -> None:
-    services: Services = socket.app.state.services
+    master: ServedMaster = socket.app.state.master
     try:
-        visit = await _admitted(services, socket, service_id)
+        visit = await _admitted(master, socket, service_id)
     except ServiceError as error:
         status = 401 if isinstance(error, Unauthenticated) else 404 if isinstance(error, NotFound) else 403
         await socket.send_denial_response(envelope(status, error.message))
@@ -250,7 +250,7 @@ async def websocket(socket: WebSocket, service_id: str, path: str) -> None:
     service = visit.service
 
     async def used() -> None:
-        await _used(services, service)
+        await _used(master, service)
 
     await used()
     guard: Guard = socket.app.state.guard

@@ -6,9 +6,8 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Body
-from trainmaster.master.services.scheduling import queue_control
 from trainmaster.master.services.scheduling.queue_control import QueueChange
 
 router = APIRouter(tags=["queue"])
@@ -28,8 +27,8 @@ class UpdateJobQueue(Body):
 
 
 @router.post("/api/v1/job-queues")
-def update_job_queue(body: UpdateJobQueue, services: UsesServices, caller: UserCaller) -> dict[str, Any]:
+def update_job_queue(body: UpdateJobQueue, master: UsesMaster, caller: UserCaller) -> dict[str, Any]:
     """Changes priority, weight, pool and position of jobs, one after the other."""
     wanted = [QueueChange(**update.model_dump()) for update in body.updates]
-    queue_control.change(services.store, services.settings, services.clusters, caller, wanted)
+    master.queue_control.change(caller, wanted)
     return {}

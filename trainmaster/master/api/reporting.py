@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from fastapi import APIRouter
 from pydantic import AfterValidator, Field
 
-from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices
+from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UsesMaster
 from trainmaster.master.api.shapes import Body
 from trainmaster.master.services.allocations import reporting
 from trainmaster.master.services.clock import now
@@ -116,44 +116,44 @@ class TaskLogs(Body):
 
 
 @router.post(f"{V1}/trials/{{trial_id}}/metrics")
-def report_metrics(trial_id: int, body: GroupMetrics, services: UsesServices, caller: AnyCaller) -> Json:
-    return _report(services, caller, trial_id, body.group, body.metrics)
+def report_metrics(trial_id: int, body: GroupMetrics, master: UsesMaster, caller: AnyCaller) -> Json:
+    return _report(master, caller, trial_id, body.group, body.metrics)
 
 
 @router.post(f"{V1}/trials/{{trial_id}}/training_metrics")
-def report_training(trial_id: int, body: TrialMetrics, services: UsesServices, caller: AnyCaller) -> Json:
-    return _report(services, caller, trial_id, "training", body)
+def report_training(trial_id: int, body: TrialMetrics, master: UsesMaster, caller: AnyCaller) -> Json:
+    return _report(master, caller, trial_id, "training", body)
 
 
 @router.post(f"{V1}/trials/{{trial_id}}/validation_metrics")
-def report_validation(trial_id: int, body: TrialMetrics, services: UsesServices, caller: AnyCaller) -> Json:
-    return _report(services, caller, trial_id, "validation", body)
+def report_validation(trial_id: int, body: TrialMetrics, master: UsesMaster, caller: AnyCaller) -> Json:
+    return _report(master, caller, trial_id, "validation", body)
 
 
-def _report(services: Services, caller: AnyCaller, trial_id: int, group: str, body: TrialMetrics) -> Json:
+def _report(master: ServedMaster, caller: AnyCaller, trial_id: int, group: str, body: TrialMetrics) -> Json:
     measured = body.metrics
     report = MetricReport(
         group, body.steps_completed, measured.avg_metrics, measured.batch_metrics, body.report_time or now()
     )
     run_id = body.trial_run_id or 1
-    reporting.take_metrics(services.store, services.settings, caller, trial_id, run_id, report)
+    master.single_reports.take_metrics(caller, trial_id, run_id, report)
     return {}
 
 
 @router.post(f"{V1}/trials/{{trial_id}}/progress")
-def report_progress(trial_id: int, body: Progress, services: UsesServices, caller: AnyCaller) -> Json:
-    reporting.take_progress(services.store, services.settings, caller, trial_id, body.progress)
+def report_progress(trial_id: int, body: Progress, master: UsesMaster, caller: AnyCaller) -> Json:
+    master.single_reports.take_progress(caller, trial_id, body.progress)
     return {}
 
 
 @router.post(f"{V1}/trials/{{trial_id}}/early_exit")
-def report_early_exit(trial_id: int, body: EarlyExit, services: UsesServices, caller: AnyCaller) -> Json:
-    reporting.take_early_exit(services.store, services.settings, caller, trial_id, body.reason)
+def report_early_exit(trial_id: int, body: EarlyExit, master: UsesMaster, caller: AnyCaller) -> Json:
+    master.single_reports.take_early_exit(caller, trial_id, body.reason)
     return {}
 
 
 @router.post(f"{V1}/checkpoints")
-def report_checkpoint(body: Checkpoint, services: UsesServices, caller: AnyCaller) -> Json:
+def report_checkpoint(body: Checkpoint, master: UsesMaster, caller: AnyCaller) -> Json:
     if body.state not in ("STATE_COMPLETED", "STATE_UNSPECIFIED"):
         raise Invalid(f"A checkpoint is reported when it is whole, as STATE_COMPLETED, not as {body.state}.")
     new = reporting.NewCheckpoint(
@@ -165,46 +165,46 @@ def report_checkpoint(body: Checkpoint, services: UsesServices, caller: AnyCalle
         body.storage_id,
         body.report_time,
     )
-    reporting.take_checkpoint(services.store, services.settings, caller, new)
+    master.single_reports.take_checkpoint(caller, new)
     return {}
 
 
 @router.patch(f"{V1}/checkpoints")
-def patch_checkpoints(body: PatchCheckpoints, services: UsesServices, caller: AnyCaller) -> Json:
+def patch_checkpoints(body: PatchCheckpoints, master: UsesMaster, caller: AnyCaller) -> Json:
     for change in body.checkpoints:
         if change.resources is not None:
             left = change.resources.resources
-            reporting.patch_checkpoint(services.store, services.settings, caller, change.uuid, left)
+            master.single_reports.patch_checkpoint(caller, change.uuid, left)
     return {}
 
 
 @router.post(f"{V1}/runs/start")
-def run_start(body: RunStart, services: UsesServices, caller: AnyCaller) -> Json:
+def run_start(body: RunStart, master: UsesMaster, caller: AnyCaller) -> Json:
     storage = body.checkpoint_storage
-    return {"storageId": reporting.prepare(services.store, services.settings, caller, body.run_id, storage)}
+    return {"storageId": master.single_reports.prepare(caller, body.run_id, storage)}
 
 
 @router.get(f"{V1}/runs/{{trial_id}}/metadata")
-def get_metadata(trial_id: int, services: UsesServices, caller: AnyCaller) -> Json:
-    return {"metadata": reporting.get_metadata(services.store, trial_id)}
+def get_metadata(trial_id: int, master: UsesMaster, caller: AnyCaller) -> Json:
+    return {"metadata": master.single_reports.get_metadata(trial_id)}
 
 
 @router.post(f"{V1}/runs/{{trial_id}}/metadata")
-def set_metadata(trial_id: int, body: RunMetadata, services: UsesServices, caller: AnyCaller) -> Json:
-    kept = reporting.set_metadata(services.store, services.settings, caller, trial_id, body.metadata)
+def set_metadata(trial_id: int, body: RunMetadata, master: UsesMaster, caller: AnyCaller) -> Json:
+    kept = master.single_reports.set_metadata(caller, trial_id, body.metadata)
     return {"metadata": kept}
 
 
 @router.post(f"{V1}/task/logs")
-def task_logs(body: TaskLogs, services: UsesServices, caller: AnyCaller) -> Json:
-    reporting.take_logs(services.store, caller, [_entry(line) for line in body.logs])
+def task_logs(body: TaskLogs, master: UsesMaster, caller: AnyCaller) -> Json:
+    master.single_reports.take_logs(caller, [_entry(line) for line in body.logs])
     return {}
 
 
 @router.post("/task-logs")
-def old_task_logs(body: list[TaskLog], services: UsesServices, caller: AnyCaller) -> Json:
+def old_task_logs(body: list[TaskLog], master: UsesMaster, caller: AnyCaller) -> Json:
     """Takes in the output of programs that run elsewhere; unlike Determined's, it requires a log-in."""
-    reporting.take_logs(services.store, caller, [_entry(line) for line in body])
+    master.single_reports.take_logs(caller, [_entry(line) for line in body])
     return {}
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Body, Pagination, Shape, User
-from trainmaster.master.services.access import groups, roles
+from trainmaster.master.services.access import roles
 from trainmaster.master.services.access.groups import GroupView
 from trainmaster.master.services.access.permissions import CLUSTER_WIDE, ROLES, Role
 from trainmaster.master.services.access.roles import Assignment
@@ -70,13 +70,13 @@ class SearchGroups(Body):
 
 
 @router.post("/groups")
-def create_group(body: CreateGroup, services: UsesServices, caller: UserCaller) -> GroupAnswer:
-    return GroupAnswer(group=GroupDetails.of(groups.create(services.store, caller, body.name, body.add_users)))
+def create_group(body: CreateGroup, master: UsesMaster, caller: UserCaller) -> GroupAnswer:
+    return GroupAnswer(group=GroupDetails.of(master.groups.create(caller, body.name, body.add_users)))
 
 
 @router.post("/groups/search")
-def search_groups(body: SearchGroups, services: UsesServices, caller: UserCaller) -> GroupsAnswer:
-    page = groups.search(services.store, caller, body.name, body.user_id, body.offset, body.limit)
+def search_groups(body: SearchGroups, master: UsesMaster, caller: UserCaller) -> GroupsAnswer:
+    page = master.groups.search(caller, body.name, body.user_id, body.offset, body.limit)
     shown = [
         GroupFound(group=Group(group_id=group.id, name=group.name), num_members=count) for group, count in page.items
     ]
@@ -84,19 +84,19 @@ def search_groups(body: SearchGroups, services: UsesServices, caller: UserCaller
 
 
 @router.get("/groups/{group_id}")
-def get_group(group_id: int, services: UsesServices, caller: UserCaller) -> GroupAnswer:
-    return GroupAnswer(group=GroupDetails.of(groups.get(services.store, caller, group_id)))
+def get_group(group_id: int, master: UsesMaster, caller: UserCaller) -> GroupAnswer:
+    return GroupAnswer(group=GroupDetails.of(master.groups.get(caller, group_id)))
 
 
 @router.put("/groups/{group_id}")
-def update_group(group_id: int, body: UpdateGroup, services: UsesServices, caller: UserCaller) -> GroupAnswer:
-    view = groups.update(services.store, caller, group_id, body.name, body.add_users, body.remove_users)
+def update_group(group_id: int, body: UpdateGroup, master: UsesMaster, caller: UserCaller) -> GroupAnswer:
+    view = master.groups.update(caller, group_id, body.name, body.add_users, body.remove_users)
     return GroupAnswer(group=GroupDetails.of(view))
 
 
 @router.delete("/groups/{group_id}")
-def delete_group(group_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    groups.remove(services.store, caller, group_id)
+def delete_group(group_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.groups.remove(caller, group_id)
     return {}
 
 
@@ -154,50 +154,50 @@ class RoleIds(Body):
 
 
 @router.post("/roles/add-assignments")
-def assign(body: Assignments, services: UsesServices, caller: UserCaller) -> Json:
-    roles.assign(services.store, caller, body.wanted())
+def assign(body: Assignments, master: UsesMaster, caller: UserCaller) -> Json:
+    master.roles.assign(caller, body.wanted())
     return {}
 
 
 @router.post("/roles/remove-assignments")
-def unassign(body: Assignments, services: UsesServices, caller: UserCaller) -> Json:
-    roles.unassign(services.store, caller, body.wanted())
+def unassign(body: Assignments, master: UsesMaster, caller: UserCaller) -> Json:
+    master.roles.unassign(caller, body.wanted())
     return {}
 
 
 @router.post("/roles/search")
-def list_roles(body: SearchRoles, services: UsesServices, caller: UserCaller) -> Json:
+def list_roles(body: SearchRoles, master: UsesMaster, caller: UserCaller) -> Json:
     return _page(list(ROLES.values()), body)
 
 
 @router.post("/roles/search/by-assignability")
-def assignable(body: SearchRoles, services: UsesServices, caller: UserCaller) -> Json:
+def assignable(body: SearchRoles, master: UsesMaster, caller: UserCaller) -> Json:
     """Roles that can be assigned in a workspace, or, without one, all."""
     return _page(roles.assignable(body.workspace_id), body)
 
 
 @router.post("/roles/search/by-ids")
-def by_ids(body: RoleIds, services: UsesServices, caller: UserCaller) -> Json:
-    held = roles.by_role(roles.of_roles(services.store, caller, body.role_ids))
+def by_ids(body: RoleIds, master: UsesMaster, caller: UserCaller) -> Json:
+    held = roles.by_role(master.roles.of_roles(caller, body.role_ids))
     known = [ROLES[number] for number in body.role_ids if number in ROLES]
     return {"roles": [_with_assignments(role, held.get(role.id, ())) for role in known]}
 
 
 @router.get("/roles/search/by-user/{user_id}")
-def of_user(user_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    held = roles.by_role(roles.of_user(services.store, caller, user_id))
+def of_user(user_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    held = roles.by_role(master.roles.of_user(caller, user_id))
     return {"roles": [_with_assignments(ROLES[number], found) for number, found in held.items()]}
 
 
 @router.get("/roles/search/by-group/{group_id}")
-def of_group(group_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    return _summary(roles.of_group(services.store, caller, group_id))
+def of_group(group_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    return _summary(master.roles.of_group(caller, group_id))
 
 
 @router.get("/roles/workspace/{workspace_id}")
-def of_workspace(workspace_id: int, services: UsesServices, caller: UserCaller, name: str = "") -> Json:
+def of_workspace(workspace_id: int, master: UsesMaster, caller: UserCaller, name: str = "") -> Json:
     """The users and groups that hold a role in a workspace."""
-    found = roles.of_workspace(services.store, workspace_id, name)
+    found = master.roles.of_workspace(workspace_id, name)
     held = roles.by_role(found.assignments)
     return {
         "groups": [GroupDetails.of(view).model_dump(by_alias=True) for view in found.groups],
@@ -207,9 +207,9 @@ def of_workspace(workspace_id: int, services: UsesServices, caller: UserCaller, 
 
 
 @router.get("/permissions/summary")
-def summary(services: UsesServices, caller: UserCaller) -> Json:
+def summary(master: UsesMaster, caller: UserCaller) -> Json:
     """The caller's own roles."""
-    return _summary(roles.own(services.store, caller))
+    return _summary(master.roles.own(caller))
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Shape
-from trainmaster.master.services.experiments import rung_race
 from trainmaster.master.services.experiments.rung_race import RungEvent
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
@@ -45,13 +44,13 @@ class RungRace(Shape):
 @router.get("/experiments/{experiment_id}/rungs")
 def rungs(
     experiment_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     after: Annotated[int, Query(ge=0, le=2**31 - 1, description="leaves out that many events")] = 0,
     limit: Annotated[int, Query(ge=1, le=20_000)] = 20_000,
 ) -> RungRace:
     """Arrivals of trials at rungs, in order, each with what the search knew and decided then."""
-    found = rung_race.race(services.store, experiment_id)
+    found = master.rung_races.read(experiment_id)
     shown = found.events[after : after + limit]
     return RungRace(
         metric=found.goal.metric,

@@ -8,11 +8,10 @@ from typing import Any
 from fastapi import APIRouter
 
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
+from trainmaster.master.api.dependencies import ServedMaster, UserCaller, UsesMaster
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Int64, Pagination, Shape, Time
 from trainmaster.master.lifecycle import experiment as lifecycle
-from trainmaster.master.services.experiments import experiment_edits, experiments, project_columns, runs, trials
 from trainmaster.master.services.experiments.runs import Run, RunSelection
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
@@ -147,75 +146,75 @@ class ResultsAnswer(Shape):
 
 
 @router.post("/runs")
-def search(body: SearchRequest, services: UsesServices, caller: UserCaller) -> RunsAnswer:
-    page = runs.search(services.store, caller, body.project_id, body.filter, body.sort, body.offset, body.limit)
+def search(body: SearchRequest, master: UsesMaster, caller: UserCaller) -> RunsAnswer:
+    page = master.runs.search(caller, body.project_id, body.filter, body.sort, body.offset, body.limit)
     return RunsAnswer(runs=[FlatRun.of(run) for run in page.items], pagination=Pagination.of(page.window))
 
 
 @router.post("/runs/pause")
-def pause(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
-    return _act(services, caller, body.selection(), _command(services, caller, lifecycle.Pause()), PAUSE)
+def pause(body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
+    return _act(master, caller, body.selection(), _command(master, caller, lifecycle.Pause()), PAUSE)
 
 
 @router.post("/runs/resume")
-def resume(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
-    return _act(services, caller, body.selection(), _command(services, caller, lifecycle.Activate()), PAUSE)
+def resume(body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
+    return _act(master, caller, body.selection(), _command(master, caller, lifecycle.Activate()), PAUSE)
 
 
 @router.post("/runs/kill")
-def kill(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+def kill(body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
     def action(run_id: int, _: int) -> None:
-        trials.kill(services.store, services.settings, caller, run_id)
+        master.trials.kill(caller, run_id)
 
-    return _act(services, caller, body.selection(), action)
+    return _act(master, caller, body.selection(), action)
 
 
 @router.post("/runs/archive")
-def archive(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+def archive(body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
     def action(_: int, experiment_id: int) -> None:
-        experiment_edits.set_archived(services.store, services.settings, caller, experiment_id, True)
+        master.experiment_edits.set_archived(caller, experiment_id, True)
 
-    return _act(services, caller, body.selection(), action, WHOLE)
+    return _act(master, caller, body.selection(), action, WHOLE)
 
 
 @router.post("/runs/unarchive")
-def unarchive(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+def unarchive(body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
     def action(_: int, experiment_id: int) -> None:
-        experiment_edits.set_archived(services.store, services.settings, caller, experiment_id, False)
+        master.experiment_edits.set_archived(caller, experiment_id, False)
 
-    return _act(services, caller, body.selection(), action, WHOLE)
+    return _act(master, caller, body.selection(), action, WHOLE)
 
 
 @router.post("/runs/delete")
-def delete(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+def delete(body: BulkRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
     def action(_: int, experiment_id: int) -> None:
-        experiments.delete(services.store, services.settings, caller, experiment_id)
+        master.experiments.delete(caller, experiment_id)
 
-    return _act(services, caller, body.selection(), action, WHOLE)
+    return _act(master, caller, body.selection(), action, WHOLE)
 
 
 @router.post("/runs/move")
-def move(body: MoveRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+def move(body: MoveRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
     """Moves runs with their experiments; with `skipMultitrial` runs of a search stay."""
 
     def action(_: int, experiment_id: int) -> None:
-        experiment_edits.move(services.store, services.settings, caller, experiment_id, body.destination_project_id)
+        master.experiment_edits.move(caller, experiment_id, body.destination_project_id)
 
     selection = RunSelection(body.run_ids, body.filter, body.source_project_id)
-    return _act(services, caller, selection, action, SKIPPED if body.skip_multitrial else "")
+    return _act(master, caller, selection, action, SKIPPED if body.skip_multitrial else "")
 
 
-def _command(services: Services, caller: UserCaller, event: lifecycle.Event) -> Action:
+def _command(master: ServedMaster, caller: UserCaller, event: lifecycle.Event) -> Action:
     def action(_: int, experiment_id: int) -> None:
-        experiments.command(services.store, services.settings, caller, experiment_id, event)
+        master.experiments.command(caller, experiment_id, event)
 
     return action
 
 
 def _act(
-    services: Services, caller: UserCaller, selection: RunSelection, action: Action, not_alone: str = ""
+    master: ServedMaster, caller: UserCaller, selection: RunSelection, action: Action, not_alone: str = ""
 ) -> ResultsAnswer:
-    found = runs.act(services.store, caller, selection, action, not_alone=not_alone)
+    found = master.runs.act(caller, selection, action, not_alone=not_alone)
     return ResultsAnswer(results=[Outcome(id=result.run_id, error=result.error) for result in found])
 
 
@@ -223,11 +222,11 @@ def _act(
 
 
 @router.get("/projects/{project_id}/columns")
-def columns(project_id: int, services: UsesServices, caller: UserCaller, tableType: str = "") -> Json:
+def columns(project_id: int, master: UsesMaster, caller: UserCaller, tableType: str = "") -> Json:
     """The columns by which a project's experiments or runs can be shown, sorted and filtered."""
     known = ("EXPERIMENT", "RUN")
     of_runs = bool(tableType) and words([tableType], "TABLE_TYPE_", known, enums.TABLE_TYPE) == ["RUN"]
-    found = project_columns.columns(services.store, project_id, of_runs=of_runs)
+    found = master.project_columns.columns(project_id, of_runs=of_runs)
     return {
         "columns": [
             {
@@ -242,11 +241,11 @@ def columns(project_id: int, services: UsesServices, caller: UserCaller, tableTy
 
 
 @router.get("/projects/{project_id}/experiments/metric-ranges")
-def ranges(project_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    found = project_columns.ranges(services.store, project_id)
+def ranges(project_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    found = master.project_columns.ranges(project_id)
     return {"ranges": [{"metricsName": one.name, "min": one.low, "max": one.high} for one in found]}
 
 
 @router.get("/projects/{project_id}/metadata/{key:path}")
-def metadata_values(project_id: int, key: str, services: UsesServices, caller: UserCaller) -> Json:
-    return {"values": project_columns.metadata_values(services.store, project_id, key)}
+def metadata_values(project_id: int, key: str, master: UsesMaster, caller: UserCaller) -> Json:
+    return {"values": master.project_columns.metadata_values(project_id, key)}

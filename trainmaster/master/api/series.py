@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
+from trainmaster.master.api.dependencies import ServedMaster, UserCaller, UsesMaster
 from trainmaster.master.api.parameters import METRIC_TYPES, words
 from trainmaster.master.api.shapes import Body, Trial, rfc3339
 from trainmaster.master.api.streams import line_of, period_of, with_errors
@@ -17,7 +17,6 @@ from trainmaster.master.api.waiting import NOTHING, waiting
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import trials
 from trainmaster.master.services.files import model_files
 from trainmaster.master.services.metrics import profiler, series
 from trainmaster.master.services.metrics.metric_reports import MAX_STEPS
@@ -89,24 +88,24 @@ Part = Annotated[Stretch, Depends(_stretch)]
 
 @router.get("/experiments/{experiment_id}/metrics-stream/batches")
 async def batches(
-    experiment_id: int, services: UsesServices, caller: UserCaller, metric: Metric, period: Period = 0.0
+    experiment_id: int, master: UsesMaster, caller: UserCaller, metric: Metric, period: Period = 0.0
 ) -> StreamingResponse:
     """Streams the steps at which there is a value, then new ones, until the experiment has ended."""
     seen: set[int] = set()
 
     def look() -> tuple[Json | None, bool]:
-        found, live = series.batches(services.store, experiment_id, metric)
+        found, live = master.series.batches(experiment_id, metric)
         fresh = [steps for steps in found if steps not in seen]
         seen.update(fresh)
         return ({"batches": fresh} if fresh else None), live
 
-    return _preceded_by({"batches": []}, await _looking(services, caller, look, period))
+    return _preceded_by({"batches": []}, await _looking(master, caller, look, period))
 
 
 @router.get("/experiments/{experiment_id}/metrics-stream/trials-sample")
 async def trials_sample(
     experiment_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     metric: Metric,
     stretch: Part,
@@ -118,7 +117,7 @@ async def trials_sample(
     shown: dict[int, int] = {}  # trial -> the last step that was sent
 
     def look() -> tuple[Json | None, bool]:
-        found, live = series.sample(services.store, experiment_id, metric, stretch, most)
+        found, live = master.series.sample(experiment_id, metric, stretch, most)
         trials = []
         for one in found:
             known = shown.get(one.trial.id)
@@ -135,13 +134,13 @@ async def trials_sample(
         return (message if trials or demoted else None), live
 
     empty: Json = {"trials": [], "promotedTrials": [], "demotedTrials": []}
-    return _preceded_by(empty, await _looking(services, caller, look, period))
+    return _preceded_by(empty, await _looking(master, caller, look, period))
 
 
 @router.get("/experiments/{experiment_id}/metrics-stream/trials-snapshot")
 async def trials_snapshot(
     experiment_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     metric: Metric,
     batchesProcessed: Steps = 0,
@@ -152,7 +151,7 @@ async def trials_snapshot(
     before: list[Json] = []
 
     def look() -> tuple[Json | None, bool]:
-        found, live = series.snapshot(services.store, experiment_id, metric, batchesProcessed, batchesMargin)
+        found, live = master.series.snapshot(experiment_id, metric, batchesProcessed, batchesMargin)
         trials = [
             {"trialId": one.trial_id, "hparams": one.hparams, "metric": one.value, "batchesProcessed": one.steps}
             for one in found
@@ -163,12 +162,12 @@ async def trials_snapshot(
         before[:] = [message]
         return (message if trials else None), live
 
-    return _preceded_by({"trials": []}, await _looking(services, caller, look, period))
+    return _preceded_by({"trials": []}, await _looking(master, caller, look, period))
 
 
 @router.get("/trials/time-series", response_class=JSONResponse)
 def compare(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     stretch: Annotated[Stretch, Depends(_filtered)],
     trial_ids: Annotated[list[int], Query(alias="trialIds")] = [],  # noqa: B006
@@ -181,7 +180,7 @@ def compare(
     wanted = [Named(*_split(one)) for one in ids]
     groups = [_group(group, metricType)] if group or metricType else ["training", "validation"]
     wanted += [Named(one, name) for one in groups for name in names]
-    found = series.compare(services.store, caller, trial_ids, wanted, stretch)
+    found = master.series.compare(caller, trial_ids, wanted, stretch)
     time = now()
     shown = [
         {
@@ -237,7 +236,7 @@ def _preceded_by(message: Json, stream: StreamingResponse) -> StreamingResponse:
 
 
 async def _looking(
-    services: Services, caller: Caller, look: Callable[[], tuple[Json | None, bool]], period: float
+    master: ServedMaster, caller: Caller, look: Callable[[], tuple[Json | None, bool]], period: float
 ) -> StreamingResponse:
     """A message for each read that finds something new, until nothing can follow. The first read is made before
     the response begins, so that an error in the request gets its status."""
@@ -246,18 +245,18 @@ async def _looking(
         found, more = look()
         return b"" if found is None else line_of(found), more
 
-    period = period_of(services.settings.limits, period)
-    line, live = await services.threads.run(caller, read)
+    period = period_of(master.settings.limits, period)
+    line, live = await master.threads.run(caller, read)
 
     async def body() -> AsyncIterator[bytes]:
         found, more = line, live
-        with waiting(services.wakeups, NOTHING, period=period) as turn:
+        with waiting(master.wakeups, NOTHING, period=period) as turn:
             while True:
                 if found:
                     yield found
                 if not more or not await turn.again():
                     return
-                found, more = await services.threads.run(caller, read)
+                found, more = await master.threads.run(caller, read)
 
     return StreamingResponse(with_errors(body()), media_type="application/json")
 
@@ -271,14 +270,14 @@ class FileRequest(Body):
 
 
 @router.get("/experiments/{experiment_id}/file_tree")
-def file_tree(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    return {"files": [_node(node) for node in model_files.tree(services.store, experiment_id)]}
+def file_tree(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    return {"files": [_node(node) for node in master.context_files.tree(experiment_id)]}
 
 
 @router.post("/experiments/{experiment_id}/file")
-def file(experiment_id: int, body: FileRequest, services: UsesServices, caller: UserCaller) -> Json:
+def file(experiment_id: int, body: FileRequest, master: UsesMaster, caller: UserCaller) -> Json:
     """One file of the experiment's folder, in base64."""
-    return {"file": model_files.content(services.store, experiment_id, body.path)}
+    return {"file": master.context_files.content(experiment_id, body.path)}
 
 
 def _node(node: model_files.FileNode) -> Json:
@@ -298,26 +297,26 @@ def _node(node: model_files.FileNode) -> Json:
 
 @router.get("/trials/{trial_id}/profiler/available_series")
 async def profiler_series(
-    trial_id: int, services: UsesServices, caller: UserCaller, follow: bool = False
+    trial_id: int, master: UsesMaster, caller: UserCaller, follow: bool = False
 ) -> StreamingResponse:
     """Lists the series of measurements; with `follow` again when there are more, until the trial has ended."""
     seen: list[Series] = []
 
     def look() -> tuple[Json | None, bool]:
-        live = _lives(services, trial_id) and follow
-        found = list(profiler.read(services.store, trial_id))
+        live = _lives(master, trial_id) and follow
+        found = list(master.profiler.read(trial_id))
         if found == seen and seen:
             return None, live
         seen[:] = found
         return {"labels": [_labels(trial_id, one) for one in found]}, live
 
-    return await _looking(services, caller, look, CHECK_PERIOD)
+    return await _looking(master, caller, look, CHECK_PERIOD)
 
 
 @router.get("/trials/{trial_id}/profiler/metrics")
 async def profiler_metrics(
     trial_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     name: Annotated[str, Query(alias="labels.name")] = "",
     agent: Annotated[str, Query(alias="labels.agentId")] = "",
@@ -329,12 +328,12 @@ async def profiler_metrics(
     def fits(one: Series) -> bool:
         return name in ("", one.name) and agent in ("", one.agent) and gpu in ("", one.gpu)
 
-    live = await services.threads.run(caller, _lives, services, trial_id)  # raises NotFound
+    live = await master.threads.run(caller, _lives, master, trial_id)  # raises NotFound
     sent: dict[Series, int] = {}
 
     def read() -> list[bytes]:
         lines = []
-        for one, measured in profiler.read(services.store, trial_id).items():
+        for one, measured in master.profiler.read(trial_id).items():
             first = sent.get(one, 0)
             if fits(one) and len(measured.values) > first:
                 sent[one] = len(measured.values)
@@ -343,19 +342,19 @@ async def profiler_metrics(
 
     async def body() -> AsyncIterator[bytes]:
         more = live
-        with waiting(services.wakeups, NOTHING, period=CHECK_PERIOD) as turn:
+        with waiting(master.wakeups, NOTHING, period=CHECK_PERIOD) as turn:
             while True:
-                for line in await services.threads.run(caller, read):
+                for line in await master.threads.run(caller, read):
                     yield line
                 if not (follow and more) or not await turn.again():
                     return
-                more = await services.threads.run(caller, _lives, services, trial_id)
+                more = await master.threads.run(caller, _lives, master, trial_id)
 
     return StreamingResponse(with_errors(body()), media_type="application/json")
 
 
-def _lives(services: Services, trial_id: int) -> bool:
-    return trials.get(services.store, trial_id)[0].end_time is None
+def _lives(master: ServedMaster, trial_id: int) -> bool:
+    return master.trials.get(trial_id)[0].end_time is None
 
 
 def _labels(trial_id: int, one: Series) -> Json:

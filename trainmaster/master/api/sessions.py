@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Shape, Time
-from trainmaster.master.services.access import sessions
 
 router = APIRouter(prefix="/api/x1", tags=["users"])
 
@@ -27,7 +26,7 @@ class SessionsAnswer(Shape):
 
 
 @router.get("/sessions")
-def list_sessions(services: UsesServices, caller: UserCaller) -> SessionsAnswer:
+def list_sessions(master: UsesMaster, caller: UserCaller) -> SessionsAnswer:
     """Lists the caller's valid sessions, newest first."""
     return SessionsAnswer(
         sessions=[
@@ -39,13 +38,13 @@ def list_sessions(services: UsesServices, caller: UserCaller) -> SessionsAnswer:
                 origin=row.origin,
                 current=row.id == caller.session_id,
             )
-            for row in sessions.list_own(services.store, caller)
+            for row in master.sessions.list_own(caller)
         ]
     )
 
 
 @router.delete("/sessions/{session_id}")
-def end_session(session_id: int, services: UsesServices, caller: UserCaller) -> dict[str, object]:
+def end_session(session_id: int, master: UsesMaster, caller: UserCaller) -> dict[str, object]:
     """Ends one of the caller's sessions."""
-    sessions.end(services.store, caller, session_id)
+    master.sessions.end(caller, session_id)
     return {}

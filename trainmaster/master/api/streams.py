@@ -7,14 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Any, NamedTuple
 
 from trainmaster.config.limits import Limits
-from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.dependencies import ServedMaster
 from trainmaster.master.api.error_envelope import stream_error
 from trainmaster.master.api.waiting import waiting
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Invalid, ServiceError
-from trainmaster.master.services.experiments import trials
-from trainmaster.master.services.logs import log_store
 
 PAGE = 2000  # log lines read at once
 PERIOD = 30.0  # seconds between two reads of a stream, unless the caller asks for another period
@@ -62,22 +60,22 @@ def lines_of(messages: Iterable[dict[str, Any]]) -> Iterator[bytes]:
 
 
 async def log_fields(
-    services: Services, caller: Caller, tasks: Sequence[str], *, follow: bool
+    master: ServedMaster, caller: Caller, tasks: Sequence[str], *, follow: bool
 ) -> AsyncIterator[dict[str, list[Any]]]:
     """The values that tasks' lines can be filtered by; with `follow` again when the last task has more."""
 
     def read() -> tuple[dict[str, list[Any]], bool]:
-        over = trials.is_over(services.store, tasks[-1])
+        over = master.trials.is_over(tasks[-1])
         found: dict[str, list[Any]] = {}
         for name in tasks:
-            for field, values in log_store.fields(services.store, name).items():
+            for field, values in master.log_store.fields(name).items():
                 found[field] = sorted({*found.get(field, ()), *values})
         return found, over
 
     said: dict[str, list[Any]] | None = None
-    with waiting(services.wakeups, f"task:{tasks[-1]}") as turn:
+    with waiting(master.wakeups, f"task:{tasks[-1]}") as turn:
         while True:
-            found, over = await services.threads.run(caller, read)
+            found, over = await master.threads.run(caller, read)
             if found != said:
                 yield found
                 said = found
@@ -86,13 +84,13 @@ async def log_fields(
 
 
 async def log_pages(
-    services: Services, caller: Caller, read: ReadPage, task_id: str, *, limit: int, follow: bool, newest: bool
+    master: ServedMaster, caller: Caller, read: ReadPage, task_id: str, *, limit: int, follow: bool, newest: bool
 ) -> AsyncIterator[bytes]:
     """Lines, read by `read`; `follow` continues until the task is over and everything has been read."""
     last, sent = 0, 0
-    with waiting(services.wakeups, f"task:{task_id}") as turn:
+    with waiting(master.wakeups, f"task:{task_id}") as turn:
         while True:
-            over = await services.threads.run(caller, trials.is_over, services.store, task_id)
+            over = await master.threads.run(caller, master.trials.is_over, task_id)
             room = PAGE if limit <= 0 else min(PAGE, limit - sent)
             page = await read(last, room, newest)
             if page.lines:

@@ -12,16 +12,14 @@ from fastapi.responses import StreamingResponse
 from pydantic.alias_generators import to_camel
 
 from trainmaster.config.secrets import masked
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesMaster, own_allocation
 from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.record_shapes import log_line
 from trainmaster.master.api.shapes import Allocation, Shape, rfc3339
 from trainmaster.master.api.streams import LogPage, ReadPage, line_of, log_fields, log_pages, with_errors
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.experiments import trials
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC
-from trainmaster.master.services.tasks import standalone
 
 router = APIRouter(prefix="/api/v1", tags=["tasks"])
 Json = dict[str, Any]
@@ -67,61 +65,61 @@ Filter = Annotated[log_store.LogFilter, Depends(_filter)]
 @router.get("/tasks/{task_id}/logs")
 async def task_logs(
     task_id: str,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     where: Filter,
     descending: Descending,
     limit: int = 0,
     follow: bool = False,
 ) -> StreamingResponse:
-    await services.threads.run(caller, trials.task_with_allocations, services.store, task_id)
-    await services.threads.run(caller, log_store.check, services.store, services.settings.limits, where)
-    return await _stream(services, caller, [task_id], where, limit, follow, bool(descending), {})
+    await master.threads.run(caller, master.trials.task_with_allocations, task_id)
+    await master.threads.run(caller, master.log_store.check, master.settings.limits, where)
+    return await _stream(master, caller, [task_id], where, limit, follow, bool(descending), {})
 
 
 @router.get("/trials/{trial_id}/logs")
 async def trial_logs(
     trial_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     where: Filter,
     descending: Descending,
     limit: int = 0,
     follow: bool = False,
 ) -> StreamingResponse:
-    tasks = await services.threads.run(caller, trials.tasks_of_trial, services.store, trial_id)
-    await services.threads.run(caller, log_store.check, services.store, services.settings.limits, where)
-    return await _stream(services, caller, tasks, where, limit, follow, bool(descending), {"trialId": trial_id})
+    tasks = await master.threads.run(caller, master.trials.tasks_of_trial, trial_id)
+    await master.threads.run(caller, master.log_store.check, master.settings.limits, where)
+    return await _stream(master, caller, tasks, where, limit, follow, bool(descending), {"trialId": trial_id})
 
 
 @router.get("/tasks/{task_id}/logs/fields")
 async def task_log_fields(
-    task_id: str, services: UsesServices, caller: UserCaller, follow: bool = False
+    task_id: str, master: UsesMaster, caller: UserCaller, follow: bool = False
 ) -> StreamingResponse:
-    await services.threads.run(caller, trials.task_with_allocations, services.store, task_id)
-    return _fields(services, caller, [task_id], follow)
+    await master.threads.run(caller, master.trials.task_with_allocations, task_id)
+    return _fields(master, caller, [task_id], follow)
 
 
 @router.get("/trials/{trial_id}/logs/fields")
 async def trial_log_fields(
-    trial_id: int, services: UsesServices, caller: UserCaller, follow: bool = False
+    trial_id: int, master: UsesMaster, caller: UserCaller, follow: bool = False
 ) -> StreamingResponse:
-    tasks = await services.threads.run(caller, trials.tasks_of_trial, services.store, trial_id)
-    return _fields(services, caller, tasks, follow)
+    tasks = await master.threads.run(caller, master.trials.tasks_of_trial, trial_id)
+    return _fields(master, caller, tasks, follow)
 
 
-def _fields(services: UsesServices, caller: Caller, tasks: Sequence[str], follow: bool) -> StreamingResponse:
+def _fields(master: UsesMaster, caller: Caller, tasks: Sequence[str], follow: bool) -> StreamingResponse:
     """The values that tasks' lines can be filtered by; with `follow` again whenever the last task has more."""
 
     async def body() -> AsyncIterator[bytes]:
-        async for found in log_fields(services, caller, tasks, follow=follow):
+        async for found in log_fields(master, caller, tasks, follow=follow):
             yield line_of({to_camel(name): values for name, values in found.items()})
 
     return StreamingResponse(with_errors(body()), media_type="application/json")
 
 
 async def _stream(
-    services: UsesServices,
+    master: UsesMaster,
     caller: Caller,
     tasks: Sequence[str],
     where: log_store.LogFilter,
@@ -131,8 +129,8 @@ async def _stream(
     extra: Json,
 ) -> StreamingResponse:
     """An error in reading the first lines is answered as for any request; a later one is the stream's last line."""
-    read = _reading(services, caller, tasks, where, extra)
-    pages = log_pages(services, caller, read, tasks[-1], limit=limit, follow=follow, newest=newest_first)
+    read = _reading(master, caller, tasks, where, extra)
+    pages = log_pages(master, caller, read, tasks[-1], limit=limit, follow=follow, newest=newest_first)
     first = None if follow else await anext(pages, None)
 
     async def body() -> AsyncIterator[bytes]:
@@ -145,7 +143,7 @@ async def _stream(
 
 
 def _reading(
-    services: UsesServices, caller: Caller, tasks: Sequence[str], where: log_store.LogFilter, extra: Json
+    master: UsesMaster, caller: Caller, tasks: Sequence[str], where: log_store.LogFilter, extra: Json
 ) -> ReadPage:
     """How lines are read: a search takes a place of the caller's share, of which there are few."""
 
@@ -153,9 +151,7 @@ def _reading(
         def look() -> LogPage:
             found: list[log_store.StoredLine] = []
             for name in tasks:
-                found += log_store.read(
-                    services.store, name, where, after_id=after_id, limit=room, newest_first=newest_first
-                )
+                found += master.log_store.read(name, where, after_id=after_id, limit=room, newest_first=newest_first)
             if len(tasks) > 1:
                 found.sort(key=lambda line: line.id, reverse=newest_first)
             found = found[:room]
@@ -163,15 +159,15 @@ def _reading(
             return LogPage(content, len(found), found[-1].id if found else after_id)
 
         if where.search_text:
-            return await services.threads.search(caller, look)
-        return await services.threads.run(caller, look)
+            return await master.threads.search(caller, look)
+        return await master.threads.run(caller, look)
 
     return read
 
 
 @router.get("/tasks/{task_id}")
-def get_task(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    task, allocations = trials.task_with_allocations(services.store, task_id)
+def get_task(task_id: str, master: UsesMaster, caller: UserCaller) -> Json:
+    task, allocations = master.trials.task_with_allocations(task_id)
     shown: Json = {
         "taskId": task.task_id,
         "taskType": f"TASK_TYPE_{task.task_type}",
@@ -181,7 +177,7 @@ def get_task(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
     if task.end_time:
         shown["endTime"] = rfc3339(task.end_time)
     if task.task_type != "TRIAL":
-        row = standalone.get(services.store, task_id).row
+        row = master.standalone_tasks.get(task_id).row
         shown["allocations"].reverse()  # clients look at the first one to see whether the task is ready
         shown["config"] = json.dumps(masked(row.config))
         if row.kind == GENERIC:
@@ -192,7 +188,7 @@ def get_task(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
 
 
 @router.get("/allocations/{allocation_id}")
-def get_allocation(allocation_id: str, services: UsesServices, caller: AnyCaller) -> AllocationAnswer:
+def get_allocation(allocation_id: str, master: UsesMaster, caller: AnyCaller) -> AllocationAnswer:
     if caller.allocation_id is not None:
         own_allocation(caller, allocation_id)
-    return AllocationAnswer(allocation=Allocation.of(trials.get_allocation(services.store, allocation_id)))
+    return AllocationAnswer(allocation=Allocation.of(master.trials.get_allocation(allocation_id)))

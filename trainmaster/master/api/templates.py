@@ -8,11 +8,10 @@ from fastapi import APIRouter, Query
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, Shape
 from trainmaster.master.db import model_registry as tables
-from trainmaster.master.services.organisation import templates
 from trainmaster.master.services.organisation.templates import TemplateQuery
 
 router = APIRouter(prefix="/api/v1", tags=["templates"])
@@ -51,7 +50,7 @@ class RenameTemplate(Body):
 
 @router.get("/templates")
 def list_templates(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     offset: int = 0,
@@ -62,42 +61,42 @@ def list_templates(
 ) -> TemplatesAnswer:
     sort_key(sort_by, {"name": None}, "name", enums.TEMPLATES)
     query = TemplateQuery(name, workspace_ids, bool(descending))
-    page = templates.list_page(services.store, caller, query, offset, limit)
+    page = master.templates.list_page(caller, query, offset, limit)
     return TemplatesAnswer(templates=[Template.of(row) for row in page.items], pagination=Pagination.of(page.window))
 
 
 @router.get("/templates/{template_name}")
-def get(template_name: str, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
-    return TemplateAnswer(template=Template.of(templates.get(services.store, template_name)))
+def get(template_name: str, master: UsesMaster, caller: UserCaller) -> TemplateAnswer:
+    return TemplateAnswer(template=Template.of(master.templates.get(template_name)))
 
 
 @router.post("/templates/{template_name}")
-def create(template_name: str, body: PostTemplate, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
-    row = templates.create(services.store, caller, template_name, body.config, body.workspace_id)
+def create(template_name: str, body: PostTemplate, master: UsesMaster, caller: UserCaller) -> TemplateAnswer:
+    row = master.templates.create(caller, template_name, body.config, body.workspace_id)
     return TemplateAnswer(template=Template.of(row))
 
 
 @router.put("/templates/{template_name}")
-def put(template_name: str, body: PostTemplate, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
+def put(template_name: str, body: PostTemplate, master: UsesMaster, caller: UserCaller) -> TemplateAnswer:
     """Creates a template, or changes the existing one."""
-    row = templates.put(services.store, services.clusters, caller, template_name, body.config, body.workspace_id)
+    row = master.templates.put(caller, template_name, body.config, body.workspace_id)
     return TemplateAnswer(template=Template.of(row))
 
 
 @router.patch("/templates/{template_name}")
-def set_config(template_name: str, body: Json, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
+def set_config(template_name: str, body: Json, master: UsesMaster, caller: UserCaller) -> TemplateAnswer:
     """The body is the whole new configuration."""
-    row = templates.set_config(services.store, services.clusters, caller, template_name, body)
+    row = master.templates.set_config(caller, template_name, body)
     return TemplateAnswer(template=Template.of(row))
 
 
 @router.delete("/templates/{template_name}")
-def delete(template_name: str, services: UsesServices, caller: UserCaller) -> Json:
-    templates.remove(services.store, services.clusters, caller, template_name)
+def delete(template_name: str, master: UsesMaster, caller: UserCaller) -> Json:
+    master.templates.remove(caller, template_name)
     return {}
 
 
 @router.patch("/template/rename")
-def rename(body: RenameTemplate, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
-    row = templates.rename(services.store, services.clusters, caller, body.old_name, body.new_name)
+def rename(body: RenameTemplate, master: UsesMaster, caller: UserCaller) -> TemplateAnswer:
+    row = master.templates.rename(caller, body.old_name, body.new_name)
     return TemplateAnswer(template=Template.of(row))

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.view_shapes import (
     Attempt,
     AttemptCheckpoint,
@@ -24,7 +24,7 @@ from trainmaster.master.api.view_shapes import (
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import attempts_view, trial_view
+from trainmaster.master.services.experiments import trial_view
 from trainmaster.master.services.experiments.attempts_view import AttemptView
 from trainmaster.master.services.experiments.experiment_table import cell
 from trainmaster.master.services.experiments.trial_view import TrialView
@@ -35,10 +35,10 @@ router = APIRouter(prefix="/api/x1", tags=["trials"])
 
 
 @router.get("/trials/{trial_id}/board")
-def board(trial_id: int, services: UsesServices, caller: UserCaller) -> TrialBoard:
+def board(trial_id: int, master: UsesMaster, caller: UserCaller) -> TrialBoard:
     """What a trial's page shows first: its state and why, its jobs, its metric, the last lines of its log to who may
     read that."""
-    found = trial_view.view(services.store, trial_id)
+    found = master.trial_views.read(trial_id)
     curve = found.curve
     readable = caller.holds(Permission.VIEW_EXPERIMENT_ARTIFACTS, found.workspace_id)
     return TrialBoard(
@@ -51,16 +51,16 @@ def board(trial_id: int, services: UsesServices, caller: UserCaller) -> TrialBoa
 
 
 @router.get("/trials/{trial_id}/attempts")
-def attempts(trial_id: int, services: UsesServices, caller: UserCaller) -> AttemptsAnswer:
+def attempts(trial_id: int, master: UsesMaster, caller: UserCaller) -> AttemptsAnswer:
     """A trial's life over its jobs."""
-    found, error = attempts_view.of_trial(services.store, trial_id)
+    found, error = master.attempts_views.of_trial(trial_id)
     return AttemptsAnswer(attempts=[attempt(one, error) for one in found])
 
 
 @router.get("/trials/{trial_id}/curves")
 def curves(
     trial_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     metrics: Annotated[str, Query(max_length=20_000, description="GROUP:NAME with commas, each percent-encoded")] = "",
     x: Annotated[str, Query(max_length=1000, description="batches, seconds, or a metric of the same reports")] = "",
@@ -68,7 +68,7 @@ def curves(
 ) -> TrialCurves:
     """Several metrics of a trial over its own steps, thinned so that no spike is lost."""
     wanted = [_named(part) for part in metrics.split(",") if part]
-    found = trial_view.metric_curves(services.store, trial_id, wanted, x, points)
+    found = master.trial_views.metric_curves(trial_id, wanted, x, points)
     return TrialCurves(x_name=x or "batches", curves=[_curve(one) for one in found])
 
 

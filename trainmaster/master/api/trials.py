@@ -9,14 +9,13 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices
+from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster
 from trainmaster.master.api.parameters import METRIC_TYPES, CheckpointStates, Descending, sort_key, words
 from trainmaster.master.api.record_shapes import metrics_report, metrics_workload
 from trainmaster.master.api.shapes import Checkpoint, Pagination, Shape, Trial, checkpoint_workload, rfc3339
 from trainmaster.master.api.streams import lines_of, with_errors
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.experiments import experiments, trials
-from trainmaster.master.services.metrics import metric_reports
+from trainmaster.master.services.experiments import trials
 
 router = APIRouter(tags=["trials"])
 Json = dict[str, Any]
@@ -37,35 +36,35 @@ class CheckpointsAnswer(Shape):
 
 @router.get("/api/v1/trials/metrics/trial_metrics")
 def trial_metrics(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     trial_ids: Annotated[list[int], Query(alias="trialIds")],
     group: str = "",
 ) -> StreamingResponse:
-    trials.check_all(services.store, caller, trial_ids)
-    return _metrics(services, caller, trial_ids, group or None)
+    master.trials.check_all(caller, trial_ids)
+    return _metrics(master, caller, trial_ids, group or None)
 
 
 @router.get("/api/v1/trials/metrics/training_metrics")
 def training_metrics(
-    services: UsesServices, caller: UserCaller, trial_ids: Annotated[list[int], Query(alias="trialIds")]
+    master: UsesMaster, caller: UserCaller, trial_ids: Annotated[list[int], Query(alias="trialIds")]
 ) -> StreamingResponse:
-    trials.check_all(services.store, caller, trial_ids)
-    return _metrics(services, caller, trial_ids, "training")
+    master.trials.check_all(caller, trial_ids)
+    return _metrics(master, caller, trial_ids, "training")
 
 
 @router.get("/api/v1/trials/metrics/validation_metrics")
 def validation_metrics(
-    services: UsesServices, caller: UserCaller, trial_ids: Annotated[list[int], Query(alias="trialIds")]
+    master: UsesMaster, caller: UserCaller, trial_ids: Annotated[list[int], Query(alias="trialIds")]
 ) -> StreamingResponse:
-    trials.check_all(services.store, caller, trial_ids)
-    return _metrics(services, caller, trial_ids, "validation")
+    master.trials.check_all(caller, trial_ids)
+    return _metrics(master, caller, trial_ids, "validation")
 
 
-def _metrics(services: UsesServices, caller: UserCaller, trial_ids: list[int], group: str | None) -> StreamingResponse:
+def _metrics(master: UsesMaster, caller: UserCaller, trial_ids: list[int], group: str | None) -> StreamingResponse:
     def messages() -> Iterator[Json]:
         batch: list[Json] = []
-        for report in metric_reports.stream(services.store, trial_ids, group):
+        for report in master.metric_reports.stream(trial_ids, group):
             batch.append(metrics_report(report))
             if len(batch) == 100:
                 yield {"metrics": batch}
@@ -73,30 +72,30 @@ def _metrics(services: UsesServices, caller: UserCaller, trial_ids: list[int], g
         if batch:
             yield {"metrics": batch}
 
-    pieces = services.threads.pieces(caller, lines_of(messages()))
+    pieces = master.threads.pieces(caller, lines_of(messages()))
     return StreamingResponse(with_errors(pieces), media_type="application/json")
 
 
 @router.get("/api/v1/trials/{trial_id}")
-def get(trial_id: int, services: UsesServices, caller: AnyCaller) -> TrialAnswer:
-    return answer_of(services, trial_id)
+def get(trial_id: int, master: UsesMaster, caller: AnyCaller) -> TrialAnswer:
+    return answer_of(master, trial_id)
 
 
-def answer_of(services: Services, trial_id: int) -> TrialAnswer:
-    row, checkpoint = trials.get(services.store, trial_id)
+def answer_of(master: ServedMaster, trial_id: int) -> TrialAnswer:
+    row, checkpoint = master.trials.get(trial_id)
     return TrialAnswer(trial=Trial.of(row, checkpoint, now()))
 
 
 @router.post("/api/v1/trials/{trial_id}/kill")
-def kill(trial_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    trials.kill(services.store, services.settings, caller, trial_id)
+def kill(trial_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.trials.kill(caller, trial_id)
     return {}
 
 
 @router.get("/api/v1/trials/{trial_id}/workloads")
 def workloads(
     trial_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     offset: int = 0,
@@ -114,10 +113,9 @@ def workloads(
     groups = words([metric_type], "METRIC_TYPE_", METRIC_TYPES, enums.METRIC_TYPE) if metric_type else []
     in_reports = [group.lower() for group in groups] or ["training", "validation"]
     by = trials.MetricOrder(sort_by, in_reports) if sort_by not in ("", "batches") else None
-    page = trials.workloads(
-        services.store, trial_id, offset, limit, kinds,
-        descending=bool(descending), without_deleted=without_deleted, by=by,
-    )  # fmt: skip
+    page = master.trials.workloads(
+        trial_id, offset, limit, kinds,
+        descending=bool(descending), without_deleted=without_deleted, by=by)  # fmt: skip
     shown: list[Json] = []
     for load in page.items:
         if load.training is not None:
@@ -132,7 +130,7 @@ def workloads(
 @router.get("/api/v1/trials/{trial_id}/checkpoints")
 def checkpoints(
     trial_id: int,
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     states: CheckpointStates,
@@ -141,8 +139,7 @@ def checkpoints(
     sort_by_attr: Annotated[str, Query(alias="sortByAttr")] = "SORT_BY_END_TIME",
     sort_by_metric: Annotated[str, Query(alias="sortByMetric", max_length=1000)] = "",
 ) -> CheckpointsAnswer:
-    page = trials.list_checkpoints(
-        services.store,
+    page = master.trials.list_checkpoints(
         trial_id=trial_id,
         states=states,
         sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time", enums.CHECKPOINTS),
@@ -156,15 +153,15 @@ def checkpoints(
 
 
 @router.get("/api/v1/checkpoints/{uuid}")
-def checkpoint(uuid: str, services: UsesServices, caller: AnyCaller) -> CheckpointAnswer:
-    view = trials.get_checkpoint(services.store, uuid)
+def checkpoint(uuid: str, master: UsesMaster, caller: AnyCaller) -> CheckpointAnswer:
+    view = master.trials.get_checkpoint(uuid)
     return CheckpointAnswer(checkpoint=Checkpoint.of(view.row, view.trial, view.config))
 
 
 @router.get("/api/x1/trials/{trial_id}/story", tags=["ours"])
-def story(trial_id: int, services: UsesServices, caller: UserCaller) -> Json:
+def story(trial_id: int, master: UsesMaster, caller: UserCaller) -> Json:
     """The trial's story: why each transition happened, oldest first."""
-    rows = experiments.story(services.store, trial_id)
+    rows = master.experiments.story(trial_id)
     return {
         "events": [
             {

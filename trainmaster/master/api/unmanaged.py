@@ -9,13 +9,13 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from trainmaster.config.secrets import masked
-from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
+from trainmaster.master.api.dependencies import ServedMaster, UserCaller, UsesMaster
 from trainmaster.master.api.experiments import CreateAnswer, CreateRequest, order_of
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Experiment
 from trainmaster.master.api.trials import TrialAnswer, answer_of
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import experiments, unmanaged
+from trainmaster.master.services.experiments import unmanaged
 
 router = APIRouter(prefix="/api/v1", tags=["unmanaged"])
 Json = dict[str, Any]
@@ -43,59 +43,57 @@ class PatchTrial(Body):
     state: str | None = None
 
 
-def created(services: Services, caller: UserCaller, body: CreateRequest, external_id: str | None) -> CreateAnswer:
+def created(master: ServedMaster, caller: UserCaller, body: CreateRequest, external_id: str | None) -> CreateAnswer:
     order = order_of(body)
-    number, _ = unmanaged.create_experiment(
-        services.store, services.settings, services.defaults, caller, order, external_id
-    )
-    view = experiments.get(services.store, number)
+    number, _ = master.unmanaged.create_experiment(caller, order, external_id)
+    view = master.experiments.get(number)
     return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
 
 
 @router.put("/experiments/by-external-id/{external_experiment_id:path}")
 def put_experiment(
-    external_experiment_id: str, body: CreateRequest, services: UsesServices, caller: UserCaller
+    external_experiment_id: str, body: CreateRequest, master: UsesMaster, caller: UserCaller
 ) -> CreateAnswer:
     """The experiment of this external id, created if there is none."""
     if not body.unmanaged:
         raise Invalid("Only unmanaged experiments go by a name of their own; set unmanaged.")
-    return created(services, caller, body, external_experiment_id)
+    return created(master, caller, body, external_experiment_id)
 
 
 @router.post("/trials")
-def create_trial(body: CreateTrial, services: UsesServices, caller: UserCaller) -> TrialAnswer:
-    return _made(services, caller, body, None)
+def create_trial(body: CreateTrial, master: UsesMaster, caller: UserCaller) -> TrialAnswer:
+    return _made(master, caller, body, None)
 
 
 @router.put("/trials")
-def put_trial(body: PutTrial, services: UsesServices, caller: UserCaller) -> TrialAnswer:
+def put_trial(body: PutTrial, master: UsesMaster, caller: UserCaller) -> TrialAnswer:
     """The trial of this external id, created if there is none."""
-    return _made(services, caller, body.create_trial_request, body.external_trial_id)
+    return _made(master, caller, body.create_trial_request, body.external_trial_id)
 
 
-def _made(services: Services, caller: UserCaller, body: CreateTrial, external_id: str | None) -> TrialAnswer:
+def _made(master: ServedMaster, caller: UserCaller, body: CreateTrial, external_id: str | None) -> TrialAnswer:
     if not body.unmanaged:
         raise Invalid("Trials of experiments that this master runs are made by their searcher; set unmanaged.")
     request = unmanaged.TrialRequest(body.experiment_id, body.hparams, external_id)
-    return answer_of(services, unmanaged.create_trial(services.store, services.settings, caller, request))
+    return answer_of(master, master.unmanaged.create_trial(caller, request))
 
 
 @router.get("/trials/by-external-id/{external_experiment_id:path}/{external_trial_id:path}")
 def by_external_id(
-    request: Request, external_experiment_id: str, external_trial_id: str, services: UsesServices, caller: UserCaller
+    request: Request, external_experiment_id: str, external_trial_id: str, master: UsesMaster, caller: UserCaller
 ) -> TrialAnswer:
     # An id may have slashes: only the path as it was sent shows where the first one ends.
     raw: bytes = request.scope.get("raw_path") or b""
     if len(ends := raw.split(b"/")[-2:]) == 2:
         external_experiment_id, external_trial_id = (unquote(end.decode("latin-1")) for end in ends)
-    found = unmanaged.find_trial(services.store, caller, external_experiment_id, external_trial_id)
-    return answer_of(services, found)
+    found = master.unmanaged.find_trial(caller, external_experiment_id, external_trial_id)
+    return answer_of(master, found)
 
 
 @router.post("/trials/{trial_id}/start")
-def start(trial_id: int, body: StartTrial, services: UsesServices, caller: UserCaller) -> Json:
+def start(trial_id: int, body: StartTrial, master: UsesMaster, caller: UserCaller) -> Json:
     """Starts a new run, from the latest checkpoint."""
-    begun = unmanaged.start(services.store, services.settings, caller, trial_id, resume=body.resume)
+    begun = master.unmanaged.start(caller, trial_id, resume=body.resume)
     return {
         "trialRunId": begun.run_id,
         "latestCheckpoint": begun.latest_checkpoint,
@@ -104,8 +102,8 @@ def start(trial_id: int, body: StartTrial, services: UsesServices, caller: UserC
 
 
 @router.patch("/trials/{trial_id}")
-def patch(trial_id: int, body: PatchTrial, services: UsesServices, caller: UserCaller) -> TrialAnswer:
+def patch(trial_id: int, body: PatchTrial, master: UsesMaster, caller: UserCaller) -> TrialAnswer:
     """Takes in a heartbeat, or a change of state."""
     state = next(iter(words([body.state], "STATE_", STATES)), None) if body.state else None
-    unmanaged.say(services.store, services.settings, caller, trial_id, state)
-    return answer_of(services, trial_id)
+    master.unmanaged.say(caller, trial_id, state)
+    return answer_of(master, trial_id)

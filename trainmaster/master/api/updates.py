@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainmaster.master.api.dependencies import (
-    Services,
+    ServedMaster,
     UserCaller,
     bearer,
     in_header,
@@ -105,16 +105,16 @@ def without_websocket(_: UserCaller) -> None:
 
 @router.websocket("/stream")
 async def follow(socket: WebSocket) -> None:
-    services: Services = socket.app.state.services
+    master: ServedMaster = socket.app.state.master
     try:
-        caller = await services.threads.check(in_header(socket), peer_of(socket), _admit, services, socket)
+        caller = await master.threads.check(in_header(socket), peer_of(socket), _admit, master, socket)
     except (ServiceError, *DATABASE_UNAVAILABLE) as error:
         status, sentence = explained(error)
         note_refusal(socket, sentence)
         await socket.send_denial_response(envelope(status, sentence))
         return
     await socket.accept()
-    session = _Session(socket, services, caller)
+    session = _Session(socket, master, caller)
     try:
         code, reason = await session.run()
     except WebSocketDisconnect:
@@ -124,18 +124,18 @@ async def follow(socket: WebSocket) -> None:
             await socket.close(code, reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
 
 
-def _admit(services: Services, socket: WebSocket) -> Caller:
+def _admit(master: ServedMaster, socket: WebSocket) -> Caller:
     """Authenticates by a header, a ticket, or the cookie with a page of ours: a browser sends it with any page's
     WebSocket. Raises Unauthenticated, Forbidden."""
     if ticket := socket.query_params.get(TICKET):
-        return user_of_session(services, tickets.redeem(services.store, ticket, tickets.STREAM))
+        return user_of_session(master, master.tickets.redeem(ticket, tickets.STREAM))
     token = bearer(socket)
     if not token:
         raise Unauthenticated("Log in first: `det user login`.")
-    caller = user_of(services, token)
+    caller = user_of(master, token)
     if caller.session_id is None:
         raise Forbidden("Updates are sent to sessions of users, not to programs that act as a user in a job.")
-    if not in_header(socket) and not same_page(socket, services, caller):
+    if not in_header(socket) and not same_page(socket, master, caller):
         origin = socket.headers.get("origin")
         raise Forbidden(f"A page of {origin} may not follow this master with its visitor's cookie.")
     return caller
@@ -144,9 +144,9 @@ def _admit(services: Services, socket: WebSocket) -> Caller:
 class _Session:
     """One connection: its subscriptions, and what it has been sent."""
 
-    def __init__(self, socket: WebSocket, services: Services, caller: Caller) -> None:
+    def __init__(self, socket: WebSocket, master: ServedMaster, caller: Caller) -> None:
         assert caller.session_id is not None  # a user's
-        self._socket, self._services = socket, services
+        self._socket, self._master = socket, master
         self._caller, self._session_id, self._name = caller, caller.session_id, caller.username
         self._asked: asyncio.Queue[Opening] = asyncio.Queue(1)  # a client that sends faster than we answer waits
         self._followers: list[tuple[_Words, Follower]] = []
@@ -155,7 +155,7 @@ class _Session:
     async def run(self) -> tuple[int, str]:
         """Serves until the follower disconnects, may no longer follow, or the master stops; returns the close code and
         reason."""
-        wakeups = self._services.wakeups
+        wakeups = self._master.wakeups
         with waiting(wakeups, updates.SUBJECT, period=CHECK_PERIOD) as turn:
             hearing = asyncio.create_task(self._hear(turn))
             try:
@@ -182,24 +182,24 @@ class _Session:
         opening = None if self._asked.empty() else self._asked.get_nowait()
         if opening is None and not self._followers:
             return
-        threads = self._services.threads
-        caller = await threads.run(self._caller, user_of_session, self._services, self._session_id)
-        await threads.run(caller, updates.give_numbers, self._services.store)
+        threads = self._master.threads
+        caller = await threads.run(self._caller, user_of_session, self._master, self._session_id)
+        await threads.run(caller, self._master.update_numbers.give_numbers)
         if opening is None:
             await self._send_changes(caller)
             return
-        self._followers = await threads.run(caller, _followers, self._services, opening)
+        self._followers = await threads.run(caller, _followers, self._master, opening)
         await self._say({"sync_id": opening.sync_id, "complete": False})
         await self._send_changes(caller)
         await self._say({"sync_id": opening.sync_id, "complete": True})
 
     async def _send_changes(self, caller: Caller) -> None:
-        store, threads = self._services.store, self._services.threads
+        threads = self._master.threads
         for words, follower in self._followers:
-            gone = await threads.run(caller, follower.look, store, caller)
+            gone = await threads.run(caller, follower.look, caller)
             if gone:
                 await self._say({words.deleted: str(gone)})
-            batches = follower.changed(store, caller)
+            batches = follower.changed(caller)
             while (some := await threads.run(caller, next, batches, None)) is not None:
                 for found in some:
                     entry = words.write(found.row, found.workspace_id)
@@ -315,9 +315,9 @@ WORDS: Mapping[str, _Words] = {
 }
 
 
-def _followers(services: Services, opening: Opening) -> list[tuple[_Words, Follower]]:
+def _followers(master: ServedMaster, opening: Opening) -> list[tuple[_Words, Follower]]:
     """Raises Invalid for ids that are not written as such."""
-    last = updates.last_number(services.store)
+    last = master.update_numbers.last_number()
     found: list[tuple[_Words, Follower]] = []
     for name, words in WORDS.items():
         spec: _Spec | None = getattr(opening.subscribe, name, None)
@@ -327,5 +327,5 @@ def _followers(services: Services, opening: Opening) -> list[tuple[_Words, Follo
         known = Ranges.parse(getattr(opening.known, name, None) or "")
         # A number that was never assigned comes from before the database was restored from a backup.
         since = spec.since if spec.since is not None and spec.since <= last else 0
-        found.append((words, Follower(words.kind, wanted, known, since)))
+        found.append((words, Follower(master.store, words.kind, wanted, known, since)))
     return found

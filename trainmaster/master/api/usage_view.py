@@ -8,11 +8,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Shape
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.resources import node_failures, slot_usage
 
 router = APIRouter(prefix="/api/x1", tags=["cluster"])
 
@@ -59,7 +58,7 @@ class UsageAnswer(Shape):
 
 @router.get("/usage")
 def usage(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     first: Annotated[dt.date | None, Query(description="default: 30 days up to `last`")] = None,
     last: Annotated[dt.date | None, Query(description="default: today, in UTC")] = None,
@@ -67,7 +66,7 @@ def usage(
     """Who used the slots in some days, and which nodes lost jobs in the last seven."""
     end = last or now().astimezone(dt.UTC).date()
     start = first or end - USUAL
-    days = slot_usage.aggregated(services.store, start, end, monthly=False)
+    days = master.slot_usage.aggregated(start, end, monthly=False)
     users, pools, labels = Counter[str](), Counter[str](), Counter[str]()
     for one in days:
         users.update(one.by_user)
@@ -91,7 +90,7 @@ def usage(
                 why=one.why[:1000],
                 trial=one.trial,
             )
-            for one in node_failures.lately(services.store, caller.where(Permission.VIEW_EXPERIMENT_METADATA))
+            for one in master.node_failure_list.lately(caller.where(Permission.VIEW_EXPERIMENT_METADATA))
         ],
     )
 

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster, bearer
 from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.passwords import UserAnswer, refuse_pages
 from trainmaster.master.api.shapes import Body, Pagination, Shape, Time, User
 from trainmaster.master.db.tables import UserSession
-from trainmaster.master.services.access import groups, identity, tokens, users
+from trainmaster.master.services.access import tokens, users
 from trainmaster.master.services.access.accounts import Account
 from trainmaster.master.services.access.tokens import TokenQuery
 from trainmaster.master.services.access.users import Password, UserChange, UserQuery
@@ -106,7 +106,7 @@ class OutcomesAnswer(Shape):
 
 @router.get("/users")
 def list_users(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     offset: int = 0,
@@ -119,12 +119,12 @@ def list_users(
 ) -> UsersAnswer:
     key = sort_key(sort_by, users.SORTS, "id", enums.USERS)
     query = UserQuery(name, active, admin, role_ids, key, bool(descending))
-    page = users.list_page(services.store, query, offset, limit)
+    page = master.users.list_page(query, offset, limit)
     return UsersAnswer(users=[User.of(row) for row in page.items], pagination=Pagination.of(page.window))
 
 
 @router.post("/users")
-def create(body: PostUser, services: UsesServices, caller: UserCaller) -> UserAnswer:
+def create(body: PostUser, master: UsesMaster, caller: UserCaller) -> UserAnswer:
     new = body.user
     change = UserChange(
         new.username,
@@ -135,17 +135,17 @@ def create(body: PostUser, services: UsesServices, caller: UserCaller) -> UserAn
         Password(body.password, body.is_hashed) if body.password is not None else None,
         new.agent_user_group.account() if new.agent_user_group else None,
     )
-    return UserAnswer(user=User.of(users.create(services.store, caller, change)))
+    return UserAnswer(user=User.of(master.users.create(caller, change)))
 
 
 @router.patch("/users")
-def activate(body: PatchUsers, services: UsesServices, caller: UserCaller) -> OutcomesAnswer:
+def activate(body: PatchUsers, master: UsesMaster, caller: UserCaller) -> OutcomesAnswer:
     """Activate or deactivate many."""
     chosen = body.user_ids
     if body.filters is not None:
-        page = users.list_page(services.store, UserQuery(body.filters.name, admin=body.filters.admin), 0, 0)
+        page = master.users.list_page(UserQuery(body.filters.name, admin=body.filters.admin), 0, 0)
         chosen = [row.id for row in page.items if row.id != caller.user_id]
-    found = users.set_active(services.store, caller, chosen, body.activate)
+    found = master.users.set_active(caller, chosen, body.activate)
     return OutcomesAnswer(results=[Outcome(id=user_id, error=error) for user_id, error in found])
 
 
@@ -163,21 +163,21 @@ class PostSettings(Body):
 
 
 @router.get("/users/setting")
-def settings(services: UsesServices, caller: UserCaller) -> Json:
-    rows = users.settings(services.store, caller.user_id)
+def settings(master: UsesMaster, caller: UserCaller) -> Json:
+    rows = master.users.settings(caller.user_id)
     return {"settings": [{"key": row.key, "value": row.value, "storagePath": row.storage_path} for row in rows]}
 
 
 @router.post("/users/setting")
-def set_settings(body: PostSettings, services: UsesServices, caller: UserCaller) -> Json:
+def set_settings(body: PostSettings, master: UsesMaster, caller: UserCaller) -> Json:
     wanted = [(one.storage_path, one.key, one.value) for one in body.settings]
-    users.set_settings(services.store, caller.user_id, wanted)
+    master.users.set_settings(caller.user_id, wanted)
     return {}
 
 
 @router.post("/users/setting/reset")
-def reset_settings(services: UsesServices, caller: UserCaller) -> Json:
-    users.reset_settings(services.store, caller.user_id)
+def reset_settings(master: UsesMaster, caller: UserCaller) -> Json:
+    master.users.reset_settings(caller.user_id)
     return {}
 
 
@@ -188,7 +188,7 @@ class Activity(Body):
 
 
 @router.post("/users/activity")
-def note_activity(body: Activity, services: UsesServices, caller: UserCaller) -> Json:
+def note_activity(body: Activity, master: UsesMaster, caller: UserCaller) -> Json:
     """Accepted and ignored: this master keeps no list of recently viewed projects."""
     return {}
 
@@ -200,8 +200,8 @@ class Regroup(Body):
 
 
 @router.patch("/users/assignments")
-def regroup(body: Regroup, services: UsesServices, caller: UserCaller) -> Json:
-    groups.regroup(services.store, caller, body.user_ids, body.add_groups, body.remove_groups)
+def regroup(body: Regroup, master: UsesMaster, caller: UserCaller) -> Json:
+    master.groups.regroup(caller, body.user_ids, body.add_groups, body.remove_groups)
     return {}
 
 
@@ -209,26 +209,26 @@ def regroup(body: Regroup, services: UsesServices, caller: UserCaller) -> Json:
 
 
 @router.get("/users/{username}/by-username")
-def get_by_name(username: str, services: UsesServices, caller: UserCaller) -> UserAnswer:
-    return UserAnswer(user=User.of(identity.get_user_by_name(services.store, username)))
+def get_by_name(username: str, master: UsesMaster, caller: UserCaller) -> UserAnswer:
+    return UserAnswer(user=User.of(master.identities.get_user_by_name(username)))
 
 
 @router.get("/users/{user_id}")
-def get(user_id: int, services: UsesServices, caller: UserCaller) -> UserAnswer:
-    return UserAnswer(user=User.of(identity.get_user(services.store, user_id)))
+def get(user_id: int, master: UsesMaster, caller: UserCaller) -> UserAnswer:
+    return UserAnswer(user=User.of(master.identities.get_user(user_id)))
 
 
 @router.patch("/users/{user_id}")
-def patch(user_id: int, body: PatchUser, request: Request, services: UsesServices, caller: UserCaller) -> UserAnswer:
+def patch(user_id: int, body: PatchUser, request: Request, master: UsesMaster, caller: UserCaller) -> UserAnswer:
     """Users change their own password and display name, administrators everything."""
     if body.password is not None:
         refuse_pages(request)
-    row = users.patch(services.store, caller, user_id, body.change(), token=bearer(request))
+    row = master.users.patch(caller, user_id, body.change(), token=bearer(request))
     return UserAnswer(user=User.of(row))
 
 
 @router.post("/users/{user_id}/password")
-async def set_password(user_id: int, request: Request, services: UsesServices, caller: UserCaller) -> UserAnswer:
+async def set_password(user_id: int, request: Request, master: UsesMaster, caller: UserCaller) -> UserAnswer:
     """The body is the password, a JSON text, hashed the way Determined's clients do."""
     refuse_pages(request)
     try:
@@ -238,9 +238,7 @@ async def set_password(user_id: int, request: Request, services: UsesServices, c
     if not isinstance(text, str):
         raise Invalid("The body must be the new password, as a JSON string.")
     change = UserChange(password=Password(text, True))
-    row = await services.threads.run(
-        caller, users.patch, services.store, caller, user_id, change, token=bearer(request)
-    )
+    row = await master.threads.run(caller, master.users.patch, caller, user_id, change, token=bearer(request))
     return UserAnswer(user=User.of(row))
 
 
@@ -297,7 +295,7 @@ class TokenAnswer(Shape):
 
 @router.get("/tokens", tags=["tokens"])
 def list_tokens(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     offset: int = 0,
@@ -309,19 +307,17 @@ def list_tokens(
 ) -> TokensAnswer:
     key = sort_key(sort_by, tokens.SORTS, "created_at", enums.TOKENS)
     query = TokenQuery(ids, username, inactive, key, bool(descending))
-    page = tokens.list_page(services.store, caller, query, offset, limit)
+    page = master.tokens.list_page(caller, query, offset, limit)
     return TokensAnswer(token_info=[TokenInfo.of(row) for row in page.items], pagination=Pagination.of(page.window))
 
 
 @router.post("/tokens", tags=["tokens"])
-def create_token(body: PostToken, services: UsesServices, caller: UserCaller) -> NewTokenAnswer:
-    token, number = tokens.create(
-        services.store, services.settings, caller, body.user_id, body.lifespan, body.description
-    )
+def create_token(body: PostToken, master: UsesMaster, caller: UserCaller) -> NewTokenAnswer:
+    token, number = master.tokens.create(caller, body.user_id, body.lifespan, body.description)
     return NewTokenAnswer(token=token, token_id=number)
 
 
 @router.patch("/tokens/{token_id}", tags=["tokens"])
-def patch_token(token_id: int, body: PatchToken, services: UsesServices, caller: UserCaller) -> TokenAnswer:
-    row = tokens.patch(services.store, caller, token_id, body.description, body.set_revoked)
+def patch_token(token_id: int, body: PatchToken, master: UsesMaster, caller: UserCaller) -> TokenAnswer:
+    row = master.tokens.patch(caller, token_id, body.description, body.set_revoked)
     return TokenAnswer(token_info=TokenInfo.of(row))

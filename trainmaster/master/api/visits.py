@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from trainmaster.master.api import cookies
 from trainmaster.master.api.dependencies import (
     SAFE,
-    Services,
+    ServedMaster,
     in_header,
     same_page,
     session_cookie,
@@ -54,41 +54,41 @@ class Visit:
         return self.caller is not None and self.caller.user_id == self.service.owner_id
 
 
-def admit(services: Services, connection: HTTPConnection, name: str) -> Visit:
+def admit(master: ServedMaster, connection: HTTPConnection, name: str) -> Visit:
     """Returns the caller and the service that they may use. Raises Unauthenticated, Forbidden, NotFound."""
-    service = proxies.find(services.store, services.settings, name)
+    service = master.job_services.find(name)
     open_to_all = service is not None and service.open
-    caller = _caller(services, connection, name)
+    caller = _caller(master, connection, name)
     if caller is None and not open_to_all:
         raise Unauthenticated("Log in first: `det user login`.")
     if service is None:
         raise NotFound(NOT_THERE.format(name))
     if caller is not None and not open_to_all:
-        proxies.enter(services.store, services.settings, services.clusters, service, caller)
+        master.job_services.enter(service, caller)
     proxies.check_listener(service)
     return Visit(service, caller)
 
 
-def _caller(services: Services, connection: HTTPConnection, name: str) -> Caller | None:
+def _caller(master: ServedMaster, connection: HTTPConnection, name: str) -> Caller | None:
     """Authenticates by a header, a ticket, or a pass to this task; the session's own cookie is never enough. Raises
     Unauthenticated, Forbidden."""
     if token := in_header(connection):
-        return user_of(services, token)
+        return user_of(master, token)
     task_id = name.partition(":")[0]
     if ticket := ticket_of(connection):
-        return user_of_session(services, tickets.redeem(services.store, ticket, tickets.service_of(task_id)))
-    if services.services_url is not None and SERVICES not in connection.scope:
+        return user_of_session(master, master.tickets.redeem(ticket, tickets.service_of(task_id)))
+    if master.services_url is not None and SERVICES not in connection.scope:
         return None  # ports of one host share cookies: a pass counts only where it was given
     shown = cookies.shown(connection, cookies.PASS)
-    number = tickets.session_in(services.settings, shown[0], task_id) if len(shown) == 1 else None
+    number = master.tickets.session_in(shown[0], task_id) if len(shown) == 1 else None
     if number is None:
         return None
     try:
-        caller = user_of_session(services, number)
+        caller = user_of_session(master, number)
     except Unauthenticated:
         return None  # like no pass: log in again
     harmless = connection.scope.get("method") in SAFE
-    if not harmless and not same_page(connection, services, caller):
+    if not harmless and not same_page(connection, master, caller):
         origin = connection.headers.get("origin")
         raise Forbidden(f"A page of {origin} may not use this task with its visitor's cookie.")
     return caller
@@ -101,7 +101,7 @@ def ticket_of(connection: HTTPConnection) -> str:
 # -- browsers on their way in ---------------------------------------------------------------------------------------
 
 
-def lead_in(services: Services, request: Request, name: str, error: Unauthenticated) -> Response:
+def lead_in(master: ServedMaster, request: Request, name: str, error: Unauthenticated) -> Response:
     """Redirects a browser without a pass to one: by the form to a session, by its session's cookie to a pass or, where
     services have an origin of their own, to a ticket for one. Raises `error` for everybody else."""
     if request.method != "GET" or in_header(request):
@@ -111,7 +111,7 @@ def lead_in(services: Services, request: Request, name: str, error: Unauthentica
         raise Unauthenticated("Open this from the master's own page or with `det`: you have no pass to it here.")
     if token := session_cookie(request):
         try:
-            return _pass_on(services, request, name, user_of(services, token), here)
+            return _pass_on(master, request, name, user_of(master, token), here)
         except Unauthenticated:
             pass  # the session has ended
     if "text/html" not in request.headers.get("accept", ""):
@@ -119,20 +119,20 @@ def lead_in(services: Services, request: Request, name: str, error: Unauthentica
     return redirect(f"/login?{urlencode({'to': here})}")
 
 
-def _pass_on(services: Services, request: Request, name: str, caller: Caller, here: str) -> Response:
+def _pass_on(master: ServedMaster, request: Request, name: str, caller: Caller, here: str) -> Response:
     task_id = name.partition(":")[0]
-    if services.services_url is None:
-        return with_pass(services, request, name, caller, here)
-    ticket = tickets.issue(services.store, caller, tickets.service_of(task_id))
+    if master.services_url is None:
+        return with_pass(master, request, name, caller, here)
+    ticket = master.tickets.issue(caller, tickets.service_of(task_id))
     joint = "&" if "?" in here else "?"
-    return redirect_to_services(services.services_url, f"{here}{joint}{TICKET}={ticket}")
+    return redirect_to_services(master.services_url, f"{here}{joint}{TICKET}={ticket}")
 
 
-def with_pass(services: Services, request: Request, name: str, caller: Caller, here: str) -> Response:
+def with_pass(master: ServedMaster, request: Request, name: str, caller: Caller, here: str) -> Response:
     if caller.session_id is None:
         raise Forbidden("A pass is for the sessions of users.")
     back = redirect(here)
-    word = tickets.pass_for(services.settings, caller.session_id, name.partition(":")[0])
+    word = master.tickets.pass_for(caller.session_id, name.partition(":")[0])
     secure = request.url.scheme == "https"
     path = f"/proxy/{quote(name, safe=':')}/"
     # Lax: the navigation began on the master's page, or on any other that has a link.

@@ -8,11 +8,11 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from trainmaster.config.secrets import without_path
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesMaster
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Shape, Time
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.events import webhook_deliveries, webhooks
+from trainmaster.master.services.events import webhooks
 
 router = APIRouter(prefix="/api/v1", tags=["webhooks"])
 Json = dict[str, Any]
@@ -109,12 +109,12 @@ class PostAlert(Body):
 
 
 @router.get("/webhooks")
-def list_webhooks(services: UsesServices, caller: UserCaller) -> WebhooksAnswer:
-    return WebhooksAnswer(webhooks=[Webhook.of(view) for view in webhooks.list_all(services.store, caller)])
+def list_webhooks(master: UsesMaster, caller: UserCaller) -> WebhooksAnswer:
+    return WebhooksAnswer(webhooks=[Webhook.of(view) for view in master.webhooks.list_all(caller)])
 
 
 @router.post("/webhooks")
-def create(body: PostWebhook, services: UsesServices, caller: UserCaller) -> WebhookAnswer:
+def create(body: PostWebhook, master: UsesMaster, caller: UserCaller) -> WebhookAnswer:
     request = webhooks.WebhookRequest(
         name=body.name,
         url=body.url,
@@ -126,35 +126,35 @@ def create(body: PostWebhook, services: UsesServices, caller: UserCaller) -> Web
         ],
         workspace_id=body.workspace_id or None,
     )
-    return WebhookAnswer(webhook=Webhook.of(webhooks.create(services.store, caller, request)))
+    return WebhookAnswer(webhook=Webhook.of(master.webhooks.create(caller, request)))
 
 
 @router.post("/webhooks/custom")
-def alert(body: PostAlert, services: UsesServices, caller: AnyCaller) -> Json:
+def alert(body: PostAlert, master: UsesMaster, caller: AnyCaller) -> Json:
     """Sends an alert of training code to the experiment's webhooks."""
     data = body.data.model_dump()
     level = body.data.level.removeprefix("LOG_LEVEL_").upper()
     data["level"] = {"WARN": "WARNING", "UNSPECIFIED": "INFO"}.get(level, level)
-    webhooks.alert(services.store, caller, body.experiment_id, body.trial_id or None, data)
+    master.webhooks.alert(caller, body.experiment_id, body.trial_id or None, data)
     return {}
 
 
 @router.patch("/webhooks/{webhook_id}")
-def patch(webhook_id: int, body: PatchWebhook, services: UsesServices, caller: UserCaller) -> Json:
-    webhooks.set_url(services.store, caller, webhook_id, body.url)
+def patch(webhook_id: int, body: PatchWebhook, master: UsesMaster, caller: UserCaller) -> Json:
+    master.webhooks.set_url(caller, webhook_id, body.url)
     return {}
 
 
 @router.delete("/webhooks/{webhook_id}")
-def delete(webhook_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    webhooks.remove(services.store, caller, webhook_id)
+def delete(webhook_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.webhooks.remove(caller, webhook_id)
     return {}
 
 
 @router.post("/webhooks/{webhook_id}/test")
-def test(webhook_id: int, services: UsesServices, caller: UserCaller) -> Json:
+def test(webhook_id: int, master: UsesMaster, caller: UserCaller) -> Json:
     """Sends a test event now. 400 with the reason when it is not delivered."""
-    webhook_deliveries.test(services.store, services.settings, caller, webhook_id)
+    master.webhook_deliveries.test(caller, webhook_id)
     return {"completed": True}
 
 

@@ -27,7 +27,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from trainmaster.master.api import cookies
-from trainmaster.master.api.dependencies import UsesServices, stranger
+from trainmaster.master.api.dependencies import UsesMaster, stranger
 from trainmaster.master.api.redirects import redirect_below
 from trainmaster.master.services.errors import NotFound
 
@@ -207,7 +207,7 @@ def file(mark: str, name: str, request: Request) -> Response:
 
 
 @router.get("/ui/{path:path}", dependencies=[Depends(stranger)])
-def page(path: str, request: Request, services: UsesServices) -> HTMLResponse:
+def page(path: str, request: Request, master: UsesMaster) -> HTMLResponse:
     tree = FILES.tree()
     # As a browser counts: an encoded slash separates nothing.
     place = [unquote(part) for part in _raw(request, path).split("/")]
@@ -220,7 +220,7 @@ def page(path: str, request: Request, services: UsesServices) -> HTMLResponse:
         links="\n".join(links),
         routes=tree.routes_shown,
     )
-    frames = f"frame-src {services.services_url}; " if services.services_url is not None else ""
+    frames = f"frame-src {master.services_url}; " if master.services_url is not None else ""
     policy = (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
         f"font-src 'self'; {frames}frame-ancestors 'self'; base-uri 'self'; form-action 'self'; "

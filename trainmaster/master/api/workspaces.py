@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
 from trainmaster.master.api.shapes import AgentUserGroup, Body, Pagination, Shape, Time
 from trainmaster.master.services.access.accounts import Account
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.organisation import pool_bindings, workspaces
+from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.organisation.workspaces import WorkspaceChange, WorkspaceQuery, WorkspaceView
 
 router = APIRouter(prefix="/api/v1", tags=["workspaces"])
@@ -118,7 +118,7 @@ class PatchWorkspace(_Kubernetes):
 
 @router.get("/workspaces")
 def list_workspaces(
-    services: UsesServices,
+    master: UsesMaster,
     caller: UserCaller,
     descending: Descending,
     offset: int = 0,
@@ -141,13 +141,13 @@ def list_workspaces(
         sort_by=sort_key(sort_by, workspaces.SORTS, "id", enums.WORKSPACES),
         descending=bool(descending),
     )
-    page = workspaces.list_page(services.store, caller, query, offset, limit)
+    page = master.workspaces.list_page(caller, query, offset, limit)
     shown = [Workspace.of(view) for view in page.items]
     return WorkspacesAnswer(workspaces=shown, pagination=Pagination.of(page.window))
 
 
 @router.post("/workspaces")
-def create(body: PostWorkspace, services: UsesServices, caller: UserCaller) -> WorkspaceAnswer:
+def create(body: PostWorkspace, master: UsesMaster, caller: UserCaller) -> WorkspaceAnswer:
     body.refuse()
     change = WorkspaceChange(
         name=body.name,
@@ -156,17 +156,17 @@ def create(body: PostWorkspace, services: UsesServices, caller: UserCaller) -> W
         compute_pool=body.default_compute_pool,
         aux_pool=body.default_aux_pool,
     )
-    made = workspaces.create(services.store, services.settings, services.clusters, caller, change)
+    made = master.workspaces.create(caller, change)
     return WorkspaceAnswer(workspace=Workspace.of(made))
 
 
 @router.get("/workspaces/{workspace_id}")
-def get(workspace_id: int, services: UsesServices, caller: UserCaller) -> WorkspaceAnswer:
-    return WorkspaceAnswer(workspace=Workspace.of(workspaces.get(services.store, caller, workspace_id)))
+def get(workspace_id: int, master: UsesMaster, caller: UserCaller) -> WorkspaceAnswer:
+    return WorkspaceAnswer(workspace=Workspace.of(master.workspaces.get(caller, workspace_id)))
 
 
 @router.patch("/workspaces/{workspace_id}")
-def patch(workspace_id: int, body: PatchWorkspace, services: UsesServices, caller: UserCaller) -> WorkspaceAnswer:
+def patch(workspace_id: int, body: PatchWorkspace, master: UsesMaster, caller: UserCaller) -> WorkspaceAnswer:
     body.refuse()
     change = WorkspaceChange(
         name=body.name,
@@ -175,7 +175,7 @@ def patch(workspace_id: int, body: PatchWorkspace, services: UsesServices, calle
         compute_pool=_first(body.default_compute_resource_pool, body.default_compute_pool),
         aux_pool=_first(body.default_aux_resource_pool, body.default_aux_pool),
     )
-    view = workspaces.patch(services.store, services.clusters, caller, workspace_id, change)
+    view = master.workspaces.patch(caller, workspace_id, change)
     return WorkspaceAnswer(workspace=Workspace.of(view))
 
 
@@ -184,32 +184,32 @@ def _first(one: str | None, other: str | None) -> str | None:
 
 
 @router.delete("/workspaces/{workspace_id}")
-def delete(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
+def delete(workspace_id: int, master: UsesMaster, caller: UserCaller) -> Json:
     """Deletes a workspace with its contents; `completed`: whether that is done already."""
-    return {"completed": workspaces.remove(services.store, caller, workspace_id)}
+    return {"completed": master.workspaces.remove(caller, workspace_id)}
 
 
 @router.post("/workspaces/{workspace_id}/archive")
-def archive(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    workspaces.set_archived(services.store, caller, workspace_id, True)
+def archive(workspace_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.workspaces.set_archived(caller, workspace_id, True)
     return {}
 
 
 @router.post("/workspaces/{workspace_id}/unarchive")
-def unarchive(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    workspaces.set_archived(services.store, caller, workspace_id, False)
+def unarchive(workspace_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.workspaces.set_archived(caller, workspace_id, False)
     return {}
 
 
 @router.post("/workspaces/{workspace_id}/pin")
-def pin(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    workspaces.set_pinned(services.store, caller, workspace_id, True)
+def pin(workspace_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.workspaces.set_pinned(caller, workspace_id, True)
     return {}
 
 
 @router.post("/workspaces/{workspace_id}/unpin")
-def unpin(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    workspaces.set_pinned(services.store, caller, workspace_id, False)
+def unpin(workspace_id: int, master: UsesMaster, caller: UserCaller) -> Json:
+    master.workspaces.set_pinned(caller, workspace_id, False)
     return {}
 
 
@@ -234,36 +234,36 @@ class BindingsBody(Body):
 
 @router.get("/workspaces/{workspace_id}/available-resource-pools")
 def pools_of(
-    workspace_id: int, services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0
+    workspace_id: int, master: UsesMaster, caller: UserCaller, offset: int = 0, limit: int = 0
 ) -> PoolNamesAnswer:
-    page = pool_bindings.of_workspace(services.store, services.clusters, workspace_id, offset, limit)
+    page = master.pool_bindings.of_workspace(workspace_id, offset, limit)
     return PoolNamesAnswer(resource_pools=list(page.items), pagination=Pagination.of(page.window))
 
 
 @router.get("/resource-pools/{pool_name}/workspace-bindings")
 def workspaces_of(
-    pool_name: str, services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0
+    pool_name: str, master: UsesMaster, caller: UserCaller, offset: int = 0, limit: int = 0
 ) -> WorkspaceIdsAnswer:
-    page = pool_bindings.of_pool(services.store, services.clusters, pool_name, offset, limit)
+    page = master.pool_bindings.of_pool(pool_name, offset, limit)
     return WorkspaceIdsAnswer(workspace_ids=list(page.items), pagination=Pagination.of(page.window))
 
 
 @router.post("/resource-pools/{pool_name}/workspace-bindings")
-def bind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
+def bind(pool_name: str, body: BindingsBody, master: UsesMaster, caller: UserCaller) -> Json:
     names, ids = body.workspace_names, body.workspace_ids
-    pool_bindings.bind(services.store, services.clusters, caller, pool_name, ids, names)
+    master.pool_bindings.bind(caller, pool_name, ids, names)
     return {}
 
 
 @router.put("/resource-pools/{pool_name}/workspace-bindings")
-def rebind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
+def rebind(pool_name: str, body: BindingsBody, master: UsesMaster, caller: UserCaller) -> Json:
     """Replaces the pools that are bound to the workspace."""
     names, ids = body.workspace_names, body.workspace_ids
-    pool_bindings.replace(services.store, services.clusters, caller, pool_name, ids, names)
+    master.pool_bindings.replace(caller, pool_name, ids, names)
     return {}
 
 
 @router.delete("/resource-pools/{pool_name}/workspace-bindings")
-def unbind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
-    pool_bindings.unbind(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
+def unbind(pool_name: str, body: BindingsBody, master: UsesMaster, caller: UserCaller) -> Json:
+    master.pool_bindings.unbind(pool_name, body.workspace_ids, body.workspace_names)
     return {}

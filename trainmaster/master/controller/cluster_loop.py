@@ -33,14 +33,14 @@ from trainmaster.master.controller.submits import Submits
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
-from trainmaster.master.services.allocations import endings, pending_work
-from trainmaster.master.services.allocations.exit_reports import ExitReport, take_exits
-from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.allocations import endings
+from trainmaster.master.services.allocations.exit_reports import ExitReport
+from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.group_commit import only
+from trainmaster.master.services.master import Master
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.scheduling import observations, submission
-from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.master.services.scheduling import observations
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +61,9 @@ IDLE_POLL = 5.0  # seconds between two passes without a wake-up
 class ClusterLoop:
     """Runs in a thread of its own between `start` and `stop`; only the leading master starts it."""
 
-    def __init__(
-        self, store: Store, settings: Settings, clusters: Clusters, cluster: Cluster, wakeups: Wakeups
-    ) -> None:
-        self._store, self._settings, self._clusters, self._cluster = store, settings, clusters, cluster
+    def __init__(self, master: Master, cluster: Cluster) -> None:
+        self._master, self._cluster = master, cluster
         self._dispatcher = cluster.dispatcher
-        self._wakeups = wakeups
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"cluster-{cluster.name}", daemon=True)
@@ -84,7 +81,7 @@ class ClusterLoop:
         self._removing: dict[JobRef, float] = {}  # unwanted jobs, and when they were asked to leave
         self._announce_at = self._collect_at = 0.0
         self._patience = Retries()
-        self._submits = Submits(store, settings, clusters, cluster, self._patience, self._wake.set, self._stop)
+        self._submits = Submits(master, cluster, self._patience, self._wake.set, self._stop)
 
     @property
     def cluster(self) -> Cluster:
@@ -93,7 +90,7 @@ class ClusterLoop:
     def start(self) -> None:
         if isinstance(self._dispatcher, AgentHub):
             self._dispatcher.lead()
-        self._wakeups.subscribe("controller", self._wake)
+        self._master.wakeups.subscribe("controller", self._wake)
         self._thread.start()
 
     def stop(self) -> None:
@@ -102,7 +99,7 @@ class ClusterLoop:
         self._thread.join()
         self._submits.close()
         self._looker.shutdown(wait=True, cancel_futures=True)
-        self._wakeups.unsubscribe("controller", self._wake)
+        self._master.wakeups.unsubscribe("controller", self._wake)
         if isinstance(self._dispatcher, AgentHub):
             self._dispatcher.follow()
 
@@ -113,10 +110,10 @@ class ClusterLoop:
             began = time.monotonic()
             try:
                 if not recovered:
-                    submission.recover(self._store, self._cluster.name)
+                    self._master.submissions.recover(self._cluster.name)
                     recovered = True
                 self.reconcile()
-                self._clusters.note_pass(self._cluster, time.monotonic() - began)
+                self._master.clusters.note_pass(self._cluster, time.monotonic() - began)
             except DATABASE_UNAVAILABLE as error:
                 log.info("a pass over cluster %s waits for the database: %s", self._cluster.name, in_short(error))
                 self._stop.wait(1.0)
@@ -133,20 +130,20 @@ class ClusterLoop:
     def reconcile(self) -> None:
         """Runs one pass. Every step is independent: what one of them cannot do now is done by a later pass."""
         self._announce()
-        todo = pending_work.pending_work(self._store, self._cluster.name)
+        todo = self._master.work_steps.pending(self._cluster.name)
         if todo.unbound or todo.overdue:
-            submission.adopt_cluster(self._store, self._clusters)
-            endings.enforce_deadlines(self._store)
-            todo = pending_work.pending_work(self._store, self._cluster.name)
+            self._master.submissions.adopt_cluster()
+            self._master.endings.enforce_deadlines()
+            todo = self._master.work_steps.pending(self._cluster.name)
         self._submits.settle()
         self._waiting = todo.waiting
         if todo.waiting:
             self._submits.begin_due()
         if todo.condemned:
-            endings.withdraw(self._store, self._settings, self._cluster.name)
+            self._master.endings.withdraw(self._cluster.name)
             self._kill()
         if self._look_if_due() or todo.over:
-            self._conclude(self._investigated(endings.ending(self._store, self._cluster.name)))
+            self._conclude(self._investigated(self._master.endings.ending(self._cluster.name)))
         self._collect()
 
     def _announce(self) -> None:
@@ -160,7 +157,7 @@ class ClusterLoop:
             return
         self._announce_at = math.inf
         try:
-            url = self._cluster.master_url or self._settings.master_url
+            url = self._cluster.master_url or self._master.settings.master_url
             self._cluster.announcement.note(self._dispatcher.announce(url))
         except DispatcherError as error:
             log.warning("jobs on %s are not told where the master is yet: %s", self._cluster.name, error)
@@ -169,7 +166,7 @@ class ClusterLoop:
     # -- ending -----------------------------------------------------------------------------------------------
 
     def _kill(self) -> None:
-        refs = [ref for _, ref in endings.to_kill(self._store, self._cluster.name) if ref is not None]
+        refs = [ref for _, ref in self._master.endings.to_kill(self._cluster.name) if ref is not None]
         self._cancel(refs)
 
     def _cancel(self, refs: list[JobRef]) -> None:
@@ -185,7 +182,7 @@ class ClusterLoop:
 
     def _poll_interval(self) -> float:
         try:
-            return self._clusters.capabilities(self._cluster).poll_interval
+            return self._master.clusters.capabilities(self._cluster).poll_interval
         except DispatcherError:
             return IDLE_POLL
 
@@ -194,7 +191,7 @@ class ClusterLoop:
         rest = max(self._poll_interval(), LOOK_SHARE * self._look_cost)
         due = self._look is None and time.monotonic() - self._observed_at >= rest
         # A cluster without jobs of ours is not queried.
-        if due and (not self._observed_at or self._removing or observations.any_live(self._store, self._cluster.name)):
+        if due and (not self._observed_at or self._removing or self._master.observations.any_live(self._cluster.name)):
             self._observed_at = time.monotonic()
             self._look = self._looker.submit(self._observe)
             if wait([self._look], PROMPT).not_done:
@@ -207,14 +204,14 @@ class ClusterLoop:
     def _observe(self) -> Snapshot:
         began = time.thread_time()
         try:
-            return self._clusters.observe(self._cluster)
+            return self._master.clusters.observe(self._cluster)
         finally:
             self._look_cost = time.thread_time() - began
 
     def _take_look(self, look: Future[Snapshot]) -> None:
         try:
             snapshot = look.result()
-            quiet = self._clusters.capabilities(self._cluster).quiet_period
+            quiet = self._master.clusters.capabilities(self._cluster).quiet_period
         except DispatcherError as error:
             if str(error) != self._unreachable:
                 log.warning("cluster %s cannot be observed, all states stay: %s", self._cluster.name, error)
@@ -222,7 +219,7 @@ class ClusterLoop:
             return
         self._unreachable = ""
         began = time.monotonic()
-        found = observations.take_snapshot(self._store, self._memory, snapshot, quiet, self._dispatcher.traits.waiting)
+        found = self._master.observations.take_snapshot(self._memory, snapshot, quiet, self._dispatcher.traits.waiting)
         self._look_cost += time.monotonic() - began
         self._backlog = found.backlog
         self._remove([*found.doubles, *found.orphans])
@@ -240,7 +237,7 @@ class ClusterLoop:
     def _take_backlog(self) -> bool:
         if self._backlog is None or not self._backlog.updates:
             return False
-        if self._backlog.take(self._store) or self._backlog.updates:
+        if self._master.observations.take(self._backlog) or self._backlog.updates:
             self._wake.set()
         return True
 
@@ -258,7 +255,7 @@ class ClusterLoop:
                 self._investigate(by_id[allocation_id])
 
         self._patience.each("examining the end of", by_id, investigate)
-        return endings.ending(self._store, self._cluster.name) if unclear else found
+        return self._master.endings.ending(self._cluster.name) if unclear else found
 
     def _investigate(self, one: endings.Unclear) -> None:
         allocation_id, ref = one.allocation_id, one.ref
@@ -275,8 +272,8 @@ class ClusterLoop:
         if lives:
             log.warning("job %s lives, although the listing of %s leaves it out", ref.job_id, self._cluster.name)
         # Before its silence is long enough to give it up.
-        self._asked[allocation_id] = time.monotonic() + self._settings.lost_after / 2 if lives else math.inf
-        endings.note_explanation(self._store, allocation_id, words)
+        self._asked[allocation_id] = time.monotonic() + self._master.settings.lost_after / 2 if lives else math.inf
+        self._master.endings.note_explanation(allocation_id, words)
 
     def _was_asked(self, allocation_id: str) -> bool:
         """Whether the answer about a vanished job still holds."""
@@ -288,7 +285,7 @@ class ClusterLoop:
         """Closes ended attempts, those of one experiment together: thousands may have been cancelled at once."""
         ends: dict[int, dict[str, Outcome]] = {}
         in_time = self._for_a_while()
-        decided = list(endings.verdicts(self._settings, over))
+        decided = list(self._master.endings.verdicts(over))
         self._replays = {one.allocation_id: self._replays.get(one.allocation_id) for one in decided}
         # Attempts that left much to read must not delay those that left little.
         verdicts = {found.allocation_id: found for found in sorted(decided, key=self._spent)}
@@ -299,7 +296,7 @@ class ClusterLoop:
                 return
             found = self._charged(found)
             if not found.leased and (remains := self._read(found.token, found.run_as)) and remains.output_tail:
-                endings.quote_output(self._store, found.allocation_id, remains.output_tail)
+                self._master.endings.quote_output(found.allocation_id, remains.output_tail)
                 found = endings.with_cause(found, remains.not_started)
             self._unread.pop(found.allocation_id, None)
             if found.experiment_id is not None:
@@ -317,7 +314,7 @@ class ClusterLoop:
     def _end(self, experiment_id: int, outcomes: dict[str, Outcome]) -> None:
         """Ends attempts of one experiment. An experiment that cannot be updated delays no other."""
         try:
-            endings.end_together(self._store, self._settings, experiment_id, outcomes)
+            self._master.endings.end_together(experiment_id, outcomes)
         except DATABASE_UNAVAILABLE:
             raise
         except Exception:  # a bug: logged, and the others do not wait for its fix
@@ -332,7 +329,7 @@ class ClusterLoop:
     def _end_alone(self, found: endings.Verdict) -> None:
         """Ends an attempt of a standalone task."""
         try:
-            endings.end(self._store, self._settings, found.allocation_id, found.outcome)
+            self._master.endings.end(found.allocation_id, found.outcome)
         except DATABASE_UNAVAILABLE:
             raise
         except Exception:  # a bug: logged, and the others do not wait for its fix
@@ -352,7 +349,7 @@ class ClusterLoop:
         allocation_id = found.allocation_id
         replay = self._replays.get(allocation_id)
         if replay is None:
-            replay = self._replays[allocation_id] = Replay(self._store, self._settings, found)
+            replay = self._replays[allocation_id] = Replay(self._master, found)
         try:
             over = replay.go_on(partial(self._read, found.token, found.run_as), time.monotonic() + REPLAY_TURN)
         except Unread:
@@ -374,7 +371,7 @@ class ClusterLoop:
         replay = self._replays.get(found.allocation_id)
         if replay is None or not replay.flood:
             return found
-        endings.note_flood(self._store, found.allocation_id, replay.flood)
+        self._master.endings.note_flood(found.allocation_id, replay.flood)
         if found.outcome.kind is not OutcomeKind.INFRASTRUCTURE:
             return found
         return replace(found, outcome=replace(found.outcome, kind=OutcomeKind.FAILED, text=replay.flood.rstrip(".")))
@@ -385,7 +382,7 @@ class ClusterLoop:
             return
         what = "the removal of the job folder of"
         resting = self._patience.resting(what)
-        ended = endings.uncollected(self._store, self._cluster.name, COLLECTED_AT_ONCE, resting)
+        ended = self._master.endings.uncollected(self._cluster.name, COLLECTED_AT_ONCE, resting)
         if len(ended) < COLLECTED_AT_ONCE:
             self._collect_at = time.monotonic() + COLLECT_EVERY
         folders = {allocation_id: (token, user) for allocation_id, token, user in ended}
@@ -393,14 +390,14 @@ class ClusterLoop:
         def collect(allocation_id: str) -> None:
             if allocation_id in folders:  # else it has become due since the query
                 self._dispatcher.forget(*folders[allocation_id])
-                endings.collected(self._store, allocation_id)
+                self._master.endings.collected(allocation_id)
 
         self._patience.each(what, [*folders, *resting], collect)
 
     def _read(self, token: str, user: str | None, places: Mapping[str, StreamPosition] | None = None) -> Remains | None:
         """The exit records that a job left; with `places` also its streams."""
         try:
-            return self._dispatcher.collect(token, user, places, self._settings.limits.spool * 2**20)
+            return self._dispatcher.collect(token, user, places, self._master.settings.limits.spool * 2**20)
         except DispatcherError as error:
             log.warning("the folder of job %s could not be read: %s", token, error)
             return None
@@ -410,7 +407,7 @@ class ClusterLoop:
         reads it again, and other sources decide meanwhile."""
         try:
             word = ExitReport(allocation_id, json.loads(record))
-            only(take_exits(self._store, self._settings, [word]))
+            only(self._master.exit_reports.take_exits([word]))
         except (ValueError, RecursionError, ServiceError) as error:
             log.info("an exit record of %s cannot be read: %.200s", allocation_id, error)
             return False

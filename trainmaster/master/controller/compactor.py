@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
-from trainmaster.master.services import compaction
 from trainmaster.master.services.logs import log_blocks
+from trainmaster.master.services.master import Master
 from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +26,8 @@ SOURCES = (series_columns.SOURCE, log_blocks.SOURCE)
 
 
 class Compactor:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, master: Master) -> None:
+        self._master = master
         self._newest: dict[str, int] = {}  # the newest ids at the last pass
         self._patience = Retries()
         self._stop = threading.Event()
@@ -45,7 +44,7 @@ class Compactor:
         while not self._stop.is_set():
             try:
                 settled = self._newest
-                self._newest = {source.name: compaction.newest(self._store, source) for source in SOURCES}
+                self._newest = {source.name: self._master.compaction.newest(source) for source in SOURCES}
                 if settled:
                     self._pass(settled)
             except DATABASE_UNAVAILABLE as error:
@@ -56,26 +55,26 @@ class Compactor:
 
     def _pass(self, settled: Mapping[str, int]) -> None:
         """Runs one pass. A trial or task that cannot be counted or compacted delays no other."""
-        store, more = self._store, True
+        more = True
         sources = {source.name: source for source in SOURCES}
 
         def count(name: str) -> None:
             nonlocal more
-            more |= self._rested(partial(compaction.count, store, sources[name], settled[name]))
+            more |= self._rested(partial(self._master.compaction.count, sources[name], settled[name]))
 
         def series(trial_id: int) -> None:
-            while self._rested(partial(series_columns.compact, store, trial_id)):
+            while self._rested(partial(self._master.series_columns.compact, trial_id)):
                 pass
 
         def lines(task_id: str) -> None:
-            while self._rested(partial(log_blocks.compact, store, task_id)):
+            while self._rested(partial(self._master.log_blocks.compact, task_id)):
                 pass
 
         while more and not self._stop.is_set():
             more = False
             self._patience.each("counting", sources, count)
-            self._patience.each("compacting the series of trial", series_columns.due(store), series)
-            self._patience.each("compacting the log of task", log_blocks.due(store), lines)
+            self._patience.each("compacting the series of trial", self._master.series_columns.due(), series)
+            self._patience.each("compacting the log of task", self._master.log_blocks.due(), lines)
 
     def _rested(self, step: Callable[[], bool]) -> bool:
         """Takes a step and sleeps after it. False when that was the last one, or the loop must end."""

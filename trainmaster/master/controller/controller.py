@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 
-from sqlalchemy import Engine
-
 from trainmaster.master.controller.cluster_loop import ClusterLoop
 from trainmaster.master.controller.compactor import Compactor
 from trainmaster.master.controller.janitor import Janitor
 from trainmaster.master.controller.webhook_sender import WebhookSender
 from trainmaster.master.db.engine import Leadership
-from trainmaster.master.services.clusters.clusters import Cluster, Clusters
-from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.master.services.clusters.clusters import Cluster
+from trainmaster.master.services.master import Master
 
 log = logging.getLogger(__name__)
 
@@ -21,11 +19,9 @@ CHECK = 2.0  # seconds between two checks of the leader lock
 
 
 class Controller:
-    def __init__(self, engine: Engine, store: Store, settings: Settings, clusters: Clusters, wakeups: Wakeups) -> None:
-        self._leadership = Leadership(engine)
-        self._parts = (store, settings, clusters)
-        self._wakeups = wakeups
-        self._clusters = clusters
+    def __init__(self, master: Master) -> None:
+        self._master = master
+        self._leadership = Leadership(master.store.engine)
         self._loops: list[ClusterLoop] = []
         self._beside: list[Janitor | WebhookSender | Compactor] = []
         self._stop = threading.Event()
@@ -43,7 +39,7 @@ class Controller:
             leading = self._leadership.try_acquire()
             if not leading and self._beside:
                 log.warning("another master leads now, or the database is unavailable: this one stops its loops")
-            self._match(list(self._clusters) if leading else [])
+            self._match(list(self._master.clusters) if leading else [])
             self._stop.wait(CHECK)
         self._match([])
         self._leadership.release()
@@ -51,20 +47,18 @@ class Controller:
     def _match(self, wanted: list[Cluster]) -> None:
         """Runs one loop for each configured cluster, with its present configuration, and no other; beside them the
         janitor, the webhook sender and the compactor."""
-        store, settings, clusters = self._parts
         for loop in [loop for loop in self._loops if not any(loop.cluster is cluster for cluster in wanted)]:
             loop.stop()
             self._loops.remove(loop)
-        clusters.close_retired()
+        self._master.clusters.close_retired()
         served = {loop.cluster.name for loop in self._loops}
         for cluster in wanted:
             if cluster.name not in served:
-                loop = ClusterLoop(store, settings, clusters, cluster, self._wakeups)
+                loop = ClusterLoop(self._master, cluster)
                 self._loops.append(loop)
                 loop.start()
         if wanted and not self._beside:
-            janitor = Janitor(store, settings, clusters, self._wakeups)
-            self._beside = [janitor, WebhookSender(store, settings, self._wakeups), Compactor(store)]
+            self._beside = [Janitor(self._master), WebhookSender(self._master), Compactor(self._master)]
             for loop_beside in self._beside:
                 loop_beside.start()
         elif not wanted:

@@ -14,16 +14,11 @@ import time
 from collections.abc import Callable, Mapping
 
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
-from trainmaster.master.services.allocations import barriers
-from trainmaster.master.services.clusters.clusters import Clusters
-from trainmaster.master.services.experiments import unmanaged
-from trainmaster.master.services.files.user_files import UserFiles
-from trainmaster.master.services.orchestration import telling
+from trainmaster.master.services.master import Master
 from trainmaster.master.services.orchestration.experiment_orchestrator import TELLING
-from trainmaster.master.services.removal import checkpoint_gc, checkpoints, removal, retention
+from trainmaster.master.services.removal.removal import ExperimentRemoval
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Settings, Store, Wakeups
-from trainmaster.master.services.tasks import idle
+from trainmaster.master.services.store import Wakeups
 
 log = logging.getLogger(__name__)
 
@@ -36,25 +31,25 @@ Steps = Mapping[str, Callable[[], object]]
 class Janitor:
     """Runs the loops for rows and for files, between `start` and `stop`."""
 
-    def __init__(self, store: Store, settings: Settings, clusters: Clusters, wakeups: Wakeups) -> None:
-        self._store, self._settings = store, settings
+    def __init__(self, master: Master) -> None:
+        self._master = master
         self._logs_cleaned = -math.inf
-        retries, files = Retries(), UserFiles(settings, clusters)
-        self._experiments = experiments = removal.ExperimentRemoval(store, settings, files, retries)
+        wakeups, retries = master.wakeups, Retries()
+        self._experiments = experiments = ExperimentRemoval(master, retries)
         self._loops = (
             _Loop(
                 "janitor",
                 wakeups,
                 retries,
                 {
-                    "ending tasks of workspaces": lambda: removal.end_tasks(store, settings, retries),
-                    "removing projects": lambda: removal.remove_deleted_projects(store),
-                    "removing sessions": lambda: removal.remove_expired_sessions(store),
-                    "applying checkpoint policies": lambda: checkpoint_gc.collect(store, retries),
+                    "ending tasks of workspaces": lambda: master.removal.end_tasks(retries),
+                    "removing projects": lambda: master.removal.remove_deleted_projects(),
+                    "removing sessions": lambda: master.removal.remove_expired_sessions(),
+                    "applying checkpoint policies": lambda: master.checkpoint_policies.collect(retries),
                     "cleaning up logs": self._clean_up_logs,
-                    "giving up silent trials": lambda: unmanaged.give_up_silent(store, settings, retries),
-                    "removing entries of barriers": lambda: barriers.remove_of_ended(store),
-                    "ending idle tasks": lambda: idle.end_unused(store, settings, retries),
+                    "giving up silent trials": lambda: master.unmanaged.give_up_silent(retries),
+                    "removing entries of barriers": lambda: master.barriers.remove_of_ended(),
+                    "ending idle tasks": lambda: master.idle_tasks.end_unused(retries),
                 },
             ),
             _Loop(
@@ -63,16 +58,14 @@ class Janitor:
                 retries,
                 {
                     "removing experiments": experiments.go_on,
-                    "removing files of checkpoints": lambda: checkpoints.carry_out_removals(
-                        store, settings, files, retries
-                    ),
+                    "removing files of checkpoints": lambda: master.checkpoints.carry_out_removals(retries),
                 },
             ),
             _Loop(
                 "experiment-loop",
                 wakeups,
                 retries,
-                {"telling trials": lambda: telling.tell_trials(store, settings, retries)},
+                {"telling trials": lambda: master.propagation.tell_trials(retries)},
                 subject=TELLING,
                 rest=REST_OF_TELLING,
             ),
@@ -92,7 +85,7 @@ class Janitor:
     def _clean_up_logs(self) -> None:
         if time.monotonic() - self._logs_cleaned >= LOGS_PERIOD:
             self._logs_cleaned = time.monotonic()
-            retention.clean_up(self._store, self._settings)
+            self._master.retention.clean_up()
 
 
 class _Loop:

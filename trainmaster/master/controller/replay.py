@@ -17,10 +17,10 @@ from trainmaster.config.limits import Limits
 from trainmaster.dispatchers.base import Remains, StreamPiece, StreamPosition
 from trainmaster.master.services.allocations import endings
 from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
+from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.errors import NotFound, ServiceError
 from trainmaster.master.services.group_commit import only
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.master import Master
 
 CHUNK = 1000  # records of a spool taken in by one transaction
 CHUNK_BYTES = 2**20
@@ -41,8 +41,8 @@ class NotThereYet(Exception):
 class Replay:
     """The replay of one attempt."""
 
-    def __init__(self, store: Store, settings: Settings, found: endings.Verdict) -> None:
-        self._store, self._settings, self._found = store, settings, found
+    def __init__(self, master: Master, found: endings.Verdict) -> None:
+        self._master, self._found = master, found
         self._places = {stream: StreamPosition(acked, -1) for stream, acked in found.taken.items()}
         self._reached = dict(found.taken)  # records of each stream that are stored, or left out
         self._done: set[str] = set()
@@ -129,7 +129,7 @@ class Replay:
             chunk = records[done : done + size]
             try:
                 reports = ReportCall(self._found.allocation_id, StreamBatch(stream, first + done, chunk), replayed=True)
-                answer = only(take_reports(self._store, self._settings, [reports]))
+                answer = only(self._master.report_batches.take_reports([reports]))
             except NotFound:
                 self._gone = True
                 return False
@@ -147,7 +147,7 @@ class Replay:
 
     @property
     def _limits(self) -> Limits:
-        return self._settings.limits
+        return self._master.settings.limits
 
     def _stop(self, key: str, what: str) -> None:
         said = what.format(getattr(self._limits, key))

@@ -10,14 +10,13 @@ from dataclasses import replace
 
 from trainmaster.dispatchers.base import Ambiguous, Rejected, Transient, Unreachable
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
-from trainmaster.master.services.allocations import endings
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.errors import ServiceError, Unavailable
 from trainmaster.master.services.files.shared_contexts import SharedContexts
+from trainmaster.master.services.master import Master
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.scheduling import effects, job_spec, pool_health, slot_limits, submission
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.scheduling import effects, pool_health
 
 log = logging.getLogger(__name__)
 
@@ -35,22 +34,20 @@ class Submits:
 
     def __init__(
         self,
-        store: Store,
-        settings: Settings,
-        clusters: Clusters,
+        master: Master,
         cluster: Cluster,
         patience: Retries,
         wake: Callable[[], None],
         stopping: threading.Event,
     ) -> None:
-        self._store, self._settings, self._clusters, self._cluster = store, settings, clusters, cluster
+        self._master, self._cluster = master, cluster
         self._dispatcher = cluster.dispatcher
         self._patience, self._wake, self._stop = patience, wake, stopping
         self._pool = ThreadPoolExecutor(SUBMITTERS, thread_name_prefix=f"submit-{cluster.name}")
         self._submitting: dict[str, Future[None]] = {}
         self._unsettled: dict[str, str] = {}  # submits whose outcome could not be stored: why
         self._due_asked = now()  # time of the last query for due submits
-        self._contexts = SharedContexts(store)
+        self._contexts = SharedContexts(master)
         self.crowded = False  # more may be submitted as soon as a submit under way is over
         self.limited = False  # some may wait until others of their experiment end
 
@@ -63,7 +60,7 @@ class Submits:
         if self.crowded:
             return SUBMIT_POLL
         try:
-            due = submission.next_due(self._store, self._cluster.name, self._due_asked)
+            due = self._master.submissions.next_due(self._cluster.name, self._due_asked)
         except Exception:  # the database does not answer; the pass itself logs that
             return longest
         return min(longest, max((due - now()).total_seconds(), SUBMIT_POLL)) if due else longest
@@ -75,21 +72,21 @@ class Submits:
         if self.crowded:
             return
         name = self._cluster.name
-        resting = pool_health.paused_pools(self._store)
+        resting = self._master.pool_health.paused_pools()
         self._due_asked = now()
-        limits = {} if self._schedules() else slot_limits.of_experiments(self._store, name, self._submitting)
+        limits = {} if self._schedules() else self._master.slot_limits.of_experiments(name, self._submitting)
         rooms = {number: limit.room for number, limit in limits.items()}
         full = [number for number, left in rooms.items() if not left]
-        due = submission.due(self._store, name, room, resting=resting, under_way=self._submitting, rooms=rooms)
+        due = self._master.submissions.due(name, room, resting=resting, under_way=self._submitting, rooms=rooms)
         self.crowded = len(due) == room
-        for allocation_id in (*due, *pool_health.half_open_probes(self._store, name, resting, full)):
+        for allocation_id in (*due, *self._master.pool_health.half_open_probes(name, resting, full)):
             if allocation_id not in self._submitting:
                 self._submitting[allocation_id] = self._pool.submit(self._submit, allocation_id)
         self.limited = bool(limits)
-        slot_limits.explain_waits(self._store, name, limits, resting)
+        self._master.slot_limits.explain_waits(name, limits, resting)
 
     def _schedules(self) -> bool:
-        return self._clusters.schedules(self._cluster)
+        return self._master.clusters.schedules(self._cluster)
 
     def settle(self) -> None:
         """Forgets the submits that are over. One whose outcome could not be stored, because the database went
@@ -104,7 +101,7 @@ class Submits:
         self._patience.each("storing the outcome of the submit of", self._unsettled, self._settle_one)
 
     def _settle_one(self, allocation_id: str) -> None:
-        submission.perhaps_submitted(self._store, allocation_id, self._unsettled[allocation_id])
+        self._master.submissions.perhaps_submitted(allocation_id, self._unsettled[allocation_id])
         del self._unsettled[allocation_id]
 
     def _submit(self, allocation_id: str) -> None:
@@ -112,58 +109,53 @@ class Submits:
             return
         try:
             schedules = self._schedules()
-            ticket = submission.begin_submit(
-                self._store,
-                self._clusters,
-                allocation_id,
-                launch_error=self._settings.launch_error,
-            )
+            ticket = self._master.submissions.begin_submit(allocation_id)
         except Unavailable as error:
             log.info("%s is not submitted yet: %s", allocation_id, error.message)
             return
         except ServiceError as error:
-            endings.rejected(self._store, self._settings, allocation_id, error.message)
+            self._master.endings.rejected(allocation_id, error.message)
             return
         if ticket is None:
             return
         try:
             context = self._contexts.of(ticket.experiment_id, ticket.context_size)
-            spec = job_spec.build(
-                self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets, context
+            spec = self._master.job_specs.build(
+                ticket.served, ticket.allocation, ticket.config, ticket.secrets, context
             )
             if ticket.first:
                 remarks = effects.remarks(effects.JobPlace.of(self._cluster, schedules=schedules), ticket.config)
-                links = submission.unused_links(self._store, self._cluster, ticket.allocation)
-                submission.remark(self._store, ticket.allocation, [*remarks, *links, *self._dispatcher.remarks(spec)])
-            avoid = pool_health.avoided_nodes(
-                self._store, self._cluster.name, ticket.served.pool, spec.slots, allocation_id
+                links = self._master.submissions.unused_links(self._cluster, ticket.allocation)
+                self._master.submissions.remark(ticket.allocation, [*remarks, *links, *self._dispatcher.remarks(spec)])
+            avoid = self._master.pool_health.avoided_nodes(
+                self._cluster.name, ticket.served.pool, spec.slots, allocation_id
             )
-            if avoid and ticket.first and not self._clusters.capabilities(self._cluster).avoids_nodes:
-                submission.cannot_avoid(self._store, ticket.allocation, avoid, self._cluster.kind)
+            if avoid and ticket.first and not self._master.clusters.capabilities(self._cluster).avoids_nodes:
+                self._master.submissions.cannot_avoid(ticket.allocation, avoid, self._cluster.kind)
             ref = self._dispatcher.submit(replace(spec, exclude_nodes=avoid) if avoid else spec)
         except pool_health.NoNodeLeft as error:
-            if self._settings.launch_error:
-                endings.rejected(self._store, self._settings, allocation_id, error.message)
+            if self._master.settings.launch_error:
+                self._master.endings.rejected(allocation_id, error.message)
             else:
                 waits = f"{error.message} The trial waits for more nodes: move its experiment, or kill it."
-                submission.not_submitted(self._store, allocation_id, NO_NODE_DELAY, waits)
+                self._master.submissions.not_submitted(allocation_id, NO_NODE_DELAY, waits)
         except Unavailable as error:
-            submission.not_submitted(self._store, allocation_id, NO_NODE_DELAY, error.message)
+            self._master.submissions.not_submitted(allocation_id, NO_NODE_DELAY, error.message)
         except Rejected as error:
-            endings.rejected(self._store, self._settings, allocation_id, str(error))
+            self._master.endings.rejected(allocation_id, str(error))
         except Transient as error:
-            submission.not_submitted(self._store, allocation_id, TRANSIENT_DELAY, f"Not submitted yet: {error}")
+            self._master.submissions.not_submitted(allocation_id, TRANSIENT_DELAY, f"Not submitted yet: {error}")
         except Unreachable as error:
-            submission.not_submitted(
-                self._store, allocation_id, UNREACHABLE_DELAY, f"The cluster cannot be reached: {error}"
+            self._master.submissions.not_submitted(
+                allocation_id, UNREACHABLE_DELAY, f"The cluster cannot be reached: {error}"
             )
         except Ambiguous as error:
-            submission.perhaps_submitted(self._store, allocation_id, str(error))
+            self._master.submissions.perhaps_submitted(allocation_id, str(error))
             self._wake()
         except DATABASE_UNAVAILABLE:  # `settle` looks after it
             raise
         except Exception as error:  # a bug in a dispatcher: it is unknown whether the job was submitted
             log.exception("submitting %s failed", allocation_id)
-            submission.perhaps_submitted(self._store, allocation_id, repr(error))
+            self._master.submissions.perhaps_submitted(allocation_id, repr(error))
         else:
-            submission.submitted(self._store, allocation_id, ref)
+            self._master.submissions.submitted(allocation_id, ref)

@@ -9,7 +9,7 @@ import threading
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.services.events import webhook_deliveries
 from trainmaster.master.services.events.webhooks import OUTBOX
-from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.master.services.master import Master
 
 log = logging.getLogger(__name__)
 
@@ -19,8 +19,8 @@ LEAST = 0.5  # seconds: a clock that differs from the database's must not cause 
 
 
 class WebhookSender:
-    def __init__(self, store: Store, settings: Settings, wakeups: Wakeups) -> None:
-        self._store, self._settings, self._wakeups = store, settings, wakeups
+    def __init__(self, master: Master) -> None:
+        self._master = master
         self._stop = threading.Event()
         self._wakes = [threading.Event() for _ in range(WORKERS)]
         self._threads = [
@@ -30,7 +30,7 @@ class WebhookSender:
 
     def start(self) -> None:
         for wake, thread in zip(self._wakes, self._threads, strict=True):
-            self._wakeups.subscribe(OUTBOX, wake)
+            self._master.wakeups.subscribe(OUTBOX, wake)
             thread.start()
 
     def stop(self) -> None:
@@ -38,16 +38,16 @@ class WebhookSender:
         for wake, thread in zip(self._wakes, self._threads, strict=True):
             wake.set()
             thread.join()
-            self._wakeups.unsubscribe(OUTBOX, wake)
+            self._master.wakeups.unsubscribe(OUTBOX, wake)
 
     def _run(self, wake: threading.Event) -> None:
         while not self._stop.is_set():
             wake.clear()
             pause = PERIOD
             try:
-                while not self._stop.is_set() and (letter := webhook_deliveries.claim(self._store)):
+                while not self._stop.is_set() and (letter := self._master.webhook_deliveries.claim()):
                     self._deliver(letter)
-                due = webhook_deliveries.next_due(self._store)
+                due = self._master.webhook_deliveries.next_due()
                 pause = PERIOD if due is None else min(max(due, LEAST), PERIOD)
             except DATABASE_UNAVAILABLE as error:
                 log.info("webhooks wait for the database: %s", in_short(error))
@@ -58,7 +58,7 @@ class WebhookSender:
     def _deliver(self, letter: webhook_deliveries.DeliveryAttempt) -> None:
         """Delivers one event. One that cannot be delivered delays no other; its next attempt is due after its pause."""
         try:
-            webhook_deliveries.deliver(self._store, self._settings, letter)
+            self._master.webhook_deliveries.deliver(letter)
         except DATABASE_UNAVAILABLE:
             raise
         except Exception:  # a bug: logged, and the others do not wait for its fix

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import TextClause, select, update
 
 from trainmaster.master.db.compacted import counted
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.context import MasterContext
 
 RANGE = 32_768  # ids counted at once
 ENOUGH = 4096  # minimum rows of a trial or task for compaction; the partial indices of `pending` use it too
@@ -30,27 +30,31 @@ class CompactionSource:
     count: TextClause
 
 
-def newest(store: Store, source: CompactionSource) -> int:
-    with store.autocommit() as session:
-        return int(session.execute(source.newest).scalar_one() or 0)
+class Compaction:
+    """How far series and logs are compacted."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def count(store: Store, source: CompactionSource, settled: int) -> bool:
-    """Counts the next rows up to `settled`. Returns whether some are left."""
-    if counted_upto(store, source) >= settled:
-        return False  # without a lock: usually there is nothing new
-    with store.transaction() as session:
-        query = select(counted.c.id).where(counted.c.source == source.name).with_for_update()
-        after: int = session.execute(query).scalar_one()
-        upto = min(settled, after + RANGE)
-        if upto <= after:
-            return False
-        span: Mapping[str, Any] = {"after": after, "upto": upto}
-        session.execute(source.count, span)
-        session.execute(update(counted).where(counted.c.source == source.name).values(id=upto))
-    return upto < settled
+    def newest(self, source: CompactionSource) -> int:
+        with self._store.autocommit() as session:
+            return int(session.execute(source.newest).scalar_one() or 0)
 
+    def count(self, source: CompactionSource, settled: int) -> bool:
+        """Counts the next rows up to `settled`. Returns whether some are left."""
+        if self.counted_upto(source) >= settled:
+            return False  # without a lock: usually there is nothing new
+        with self._store.transaction() as session:
+            query = select(counted.c.id).where(counted.c.source == source.name).with_for_update()
+            after: int = session.execute(query).scalar_one()
+            upto = min(settled, after + RANGE)
+            if upto <= after:
+                return False
+            span: Mapping[str, Any] = {"after": after, "upto": upto}
+            session.execute(source.count, span)
+            session.execute(update(counted).where(counted.c.source == source.name).values(id=upto))
+        return upto < settled
 
-def counted_upto(store: Store, source: CompactionSource) -> int:
-    with store.autocommit() as session:
-        return int(session.execute(select(counted.c.id).where(counted.c.source == source.name)).scalar_one())
+    def counted_upto(self, source: CompactionSource) -> int:
+        with self._store.autocommit() as session:
+            return int(session.execute(select(counted.c.id).where(counted.c.source == source.name)).scalar_one())

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from psycopg2 import errorcodes
@@ -16,12 +14,10 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import DataError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
-from trainmaster.config.limits import Limits
 from trainmaster.master.db.engine import notify, without_transaction
 from trainmaster.master.db.request_context import CURRENT
 from trainmaster.master.db.watchdog import Watchdog
 from trainmaster.master.services import live_changes
-from trainmaster.master.services.addresses import Network
 from trainmaster.master.services.errors import Invalid, ServiceError, TooSlow
 from trainmaster.master.services.live_changes import LiveChanges
 
@@ -30,41 +26,6 @@ _PROGRAM_LIMIT = "54"  # the class of SQLSTATE: too many arguments, columns, lev
 _TOO_MUCH = (errorcodes.OUT_OF_MEMORY, errorcodes.CONFIGURATION_LIMIT_EXCEEDED)  # a full disk is not the statement's
 _SUBJECTS = "wake"  # in a session's info
 _NUL = "NUL (0x00)"  # psycopg2 says so without one of its own error classes
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of the master that services need."""
-
-    version: str
-    cluster_id: str
-    cluster_name: str
-    secret: bytes
-    token_prefix: str
-    master_url: str  # the master's address for jobs
-    runtime_zip: bytes
-    heartbeat: float = 15.0  # seconds between a runtime's heartbeats
-    lease_patience: float = 1800.0  # seconds a job waits for an unreachable master before it gives up
-    lost_after: float = 300.0  # seconds of silence before an unlisted job is given up
-    preemption_timeout: float = 3600.0
-    longest_poll: float = 300.0  # seconds of a long poll
-    limits: Limits = Limits()  # noqa: RUF009 - frozen
-    log_retention_days: int | None = None  # the site's default; None: for ever
-    roles: bool = False  # whether roles control permissions
-    roles_shown: bool | None = None  # whether clients offer groups and roles; None: where roles are used
-    creators_role: int | None = None  # the role that the creator of a workspace gets in it
-    strict_queue: bool = False  # whether reordering the queue needs a permission of its own
-    token_days: int = 30  # the default lifetime of an access token
-    token_days_at_most: int = 365  # -1: for ever
-    webhook_key: str = ""  # signs events to webhooks
-    notebook_timeout: float = 0.0  # default seconds of idleness after which a notebook ends; 0: never
-    tensorboard_timeout: float = 300.0
-    services_networks: tuple[Network, ...] = ()  # addresses that jobs may report
-    open_services: bool = False  # whether services in jobs may do without a log-in
-    webhook_networks: tuple[Network, ...] = ()  # networks inside the site that webhooks may reach
-    master_anchors: Callable[[], str] = lambda: ""  # certificates (PEM) that jobs must trust to connect to the master
-    launch_error: bool = True  # whether requests for more slots than a pool has are refused; else they wait
-    data: Path | None = None  # the master's own folder, in which no user's files are touched
 
 
 class Store:

@@ -10,16 +10,12 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
-from trainmaster.master.services.allocations.endings import end_together
-from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
-from trainmaster.master.services.store import Settings
 
 CONFIG = """
 entrypoint: "true"
 checkpoint_storage: {type: shared_fs, host_path: /tmp}
 searcher: {name: random, metric: loss, max_trials: 5, max_concurrent_trials: 3}
 """
-SETTINGS = Settings("1", "c", "c", b"", "det-", "", b"")
 DONE = Outcome(OutcomeKind.COMPLETED, "It is done")
 
 
@@ -27,7 +23,7 @@ DONE = Outcome(OutcomeKind.COMPLETED, "It is done")
 def search(attempts: Attempts) -> int:
     """A search of five trials, three of which run."""
     number = attempts.experiment(parse_experiment(CONFIG).to_json())
-    with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
+    with attempts.master.experiment_lock.hold(number) as orchestrator:
         orchestrator.begin()
     return number
 
@@ -40,8 +36,8 @@ def live(attempts: Attempts, number: int) -> list[str]:
 
 def test_one_that_has_ended_already_counts_once(attempts: Attempts, search: int) -> None:
     first, second, third = live(attempts, search)
-    end_together(attempts.store, SETTINGS, search, {first: DONE})
-    end_together(attempts.store, SETTINGS, search, {first: Outcome(OutcomeKind.FAILED, "Late"), second: DONE})
+    attempts.master.endings.end_together(search, {first: DONE})
+    attempts.master.endings.end_together(search, {first: Outcome(OutcomeKind.FAILED, "Late"), second: DONE})
     assert third in live(attempts, search)
     assert len(live(attempts, search)) == 3, "two others follow those two"
     assert attempts.row(first).outcome == "completed"
@@ -50,7 +46,7 @@ def test_one_that_has_ended_already_counts_once(attempts: Attempts, search: int)
 
 def test_when_all_have_ended_so_has_the_search(attempts: Attempts, search: int) -> None:
     while together := live(attempts, search):
-        end_together(attempts.store, SETTINGS, search, dict.fromkeys(together, DONE))
+        attempts.master.endings.end_together(search, dict.fromkeys(together, DONE))
     of_trials = select(Trial.state, Trial.attempts, Trial.progress, Trial.end_time, Task.end_time.label("task_end"))
     told = select(Story.event).join(Trial, Trial.id == Story.trial_id).where(Trial.experiment_id == search)
     with attempts.store.transaction() as session:
@@ -71,8 +67,8 @@ def test_one_that_cannot_end_leaves_the_others_as_they_were(attempts: Attempts, 
     with attempts.store.transaction() as session:
         session.get_one(Trial, attempts.row(together[1]).trial_id).state = "NONSENSE"
     with pytest.raises(ValueError, match="NONSENSE"):
-        end_together(attempts.store, SETTINGS, search, dict.fromkeys(together, DONE))
+        attempts.master.endings.end_together(search, dict.fromkeys(together, DONE))
     assert live(attempts, search) == together
-    end_together(attempts.store, SETTINGS, search, {together[0]: DONE, together[2]: DONE})
+    attempts.master.endings.end_together(search, {together[0]: DONE, together[2]: DONE})
     assert attempts.row(together[1]).ended_at is None
     assert len(live(attempts, search)) == 3

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from tests.support.attempts import Attempts
-from tests.support.batches import SETTINGS, request, waiting
+from tests.support.batches import request, waiting
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.leases import lease
-from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
+from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.files.archives import SMALL
@@ -34,7 +33,7 @@ def archive(name: str, content: bytes) -> bytes:
 
 def ask(attempts: Attempts, name: str, run: str) -> dict[str, Any] | None:
     try:
-        return only(lease(attempts.store, SETTINGS, [request(name, run=run)], {}))
+        return only(attempts.master.leases.lease([request(name, run=run)], {}))
     except Conflict:
         return None
 
@@ -44,7 +43,7 @@ def test_the_first_measurements_after_a_lease_are_taken_in_with_those_of_others(
     assert ask(attempts, name, "run 1") is not None
     record = {"t": 1.5e9, "kind": "metrics", "group": "training", "steps_completed": 1, "metrics": {"loss": 1}}
     call = ReportCall(name, StreamBatch("core", 1, [record]))
-    assert only(take_reports(attempts.store, SETTINGS, [call], wait=False)).acked == 1
+    assert only(attempts.master.report_batches.take_reports([call], wait=False)).acked == 1
 
 
 def test_one_of_many_runs_gets_the_lease(attempts: Attempts) -> None:
@@ -71,12 +70,12 @@ def test_small_files_come_with_the_lease(attempts: Attempts) -> None:
 def test_leases_that_are_asked_for_at_once_are_given_together(attempts: Attempts) -> None:
     names = [waiting(attempts, archive("a", b"abc")) for _ in range(3)]
     asked = [request(name, f"job of {name}") for name in names]
-    works = dict(zip(names, lease(attempts.store, SETTINGS, asked, {}), strict=True))
+    works = dict(zip(names, attempts.master.leases.lease(asked, {}), strict=True))
     for name in names:
         row = attempts.row(name)
         assert (row.lease_job, row.native_id, row.state) == (f"job of {name}", f"job of {name}", "RUNNING")
         assert sum("runs on n1" in line for line in attempts.log(name)) == 1
-        assert only(lease(attempts.store, SETTINGS, [request(name, f"job of {name}")], {})) == works[name]
+        assert only(attempts.master.leases.lease([request(name, f"job of {name}")], {})) == works[name]
 
 
 def test_each_of_several_has_an_answer_of_its_own(attempts: Attempts) -> None:
@@ -89,20 +88,20 @@ def test_each_of_several_has_an_answer_of_its_own(attempts: Attempts) -> None:
     asked = [request(name, nodes=2 if name == large else 1) for name in names]
     with attempts.store.transaction() as session:
         session.get_one(Allocation, busy, with_for_update=True)
-        outcomes = lease(attempts.store, SETTINGS, asked, {}, wait=False)
+        outcomes = attempts.master.leases.lease(asked, {}, wait=False)
     kinds = [type(outcome) for outcome in outcomes]
     assert kinds == [Conflict, Conflict, Conflict, Invalid, dict, Alone, dict, Alone]
     for name in (over, doubled, large, busy):
         assert (attempts.row(name).lease_job, attempts.log(name)) == (None, [])
     with pytest.raises(NotFound):
-        only(lease(attempts.store, SETTINGS, [request("nobody")], {}))
+        only(attempts.master.leases.lease([request("nobody")], {}))
 
 
 def test_of_many_runs_one_gets_each_lease_alone_or_together(attempts: Attempts) -> None:
     names = [waiting(attempts) for _ in range(4)]
 
     def together(run: str) -> list[tuple[str, str]]:
-        outcomes = lease(attempts.store, SETTINGS, [request(name, run=run) for name in names], {})
+        outcomes = attempts.master.leases.lease([request(name, run=run) for name in names], {})
         return [(name, run) for name, outcome in zip(names, outcomes, strict=True) if isinstance(outcome, dict)]
 
     def alone(run: str) -> list[tuple[str, str]]:

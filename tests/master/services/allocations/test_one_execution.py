@@ -25,10 +25,8 @@ from trainmaster.master.services.errors import Conflict
 from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling import observations, submission
-from trainmaster.master.services.store import Settings
 
 QUIET = 20.0
-SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 CLUSTER = "one execution"
 BEGAN = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 
@@ -84,7 +82,7 @@ class OneExecution(RuleBasedStateMachine):
     @precondition(lambda self: not self.calling)
     @rule()
     def submit(self) -> None:
-        for name in submission.due(self.store, CLUSTER, 1):
+        for name in self.attempts.master.submissions.due(CLUSTER, 1):
             self.attempts.change(name, submission=SubmissionState.SUBMITTING.value, submit_started_at=self.time)
             self.calling = True
             self.on_the_way += 1
@@ -100,27 +98,27 @@ class OneExecution(RuleBasedStateMachine):
     @rule()
     def the_answer_comes(self) -> None:
         self.calling = False
-        submission.submitted(self.store, self.name, JobRef(self.name, max(self.jobs, key=int)))
+        self.attempts.master.submissions.submitted(self.name, JobRef(self.name, max(self.jobs, key=int)))
 
     @precondition(lambda self: self.calling)
     @rule()
     def the_answer_gets_lost(self) -> None:
         self.calling = False
-        submission.perhaps_submitted(self.store, self.name, "no answer")
+        self.attempts.master.submissions.perhaps_submitted(self.name, "no answer")
 
     @precondition(lambda self: self.calling)
     @rule()
     def the_master_dies_and_is_started_again(self) -> None:
         self.calling = False
         self.doomed = []
-        submission.recover(self.store, CLUSTER)
+        self.attempts.master.submissions.recover(CLUSTER)
 
     @precondition(lambda self: self.calling and self.on_the_way)
     @rule()
     def the_scheduler_declines_for_now(self) -> None:
         self.calling = False
         self.on_the_way -= 1
-        submission.not_submitted(self.store, self.name, 15.0, "it is full")
+        self.attempts.master.submissions.not_submitted(self.name, 15.0, "it is full")
 
     # -- the cluster --------------------------------------------------------------------------------------------
 
@@ -133,7 +131,7 @@ class OneExecution(RuleBasedStateMachine):
     def start(self, job: Job) -> None:
         request = leases.LeaseRequest(self.name, job.job_id, f"run{job.job_id}", 0, 1, "n1", [0], [])
         try:
-            only(leases.lease(self.store, SETTINGS, [request], {}))
+            only(self.attempts.master.leases.lease([request], {}))
         except Conflict:
             self.jobs[job.job_id] = replace(job, state=JobState.COMPLETED)
             return
@@ -157,7 +155,7 @@ class OneExecution(RuleBasedStateMachine):
         taken_at, jobs = self.listing
         self.listing = None
         seen = [Observation(self.name, j.job_id, j.state, j.state.value, submitted_at=j.submitted_at) for j in jobs]
-        found = observations.take_snapshot(self.store, self.memory, Snapshot(taken_at, seen), QUIET)
+        found = self.attempts.master.observations.take_snapshot(self.memory, Snapshot(taken_at, seen), QUIET)
         self.doomed += [ref.job_id for ref in (*found.doubles, *found.orphans)]
         self.backlog = found.backlog
 
@@ -165,7 +163,7 @@ class OneExecution(RuleBasedStateMachine):
     @rule()
     def its_news_are_written_down(self) -> None:
         assert self.backlog is not None
-        self.backlog.take(self.store)
+        self.attempts.master.observations.take(self.backlog)
         self.backlog = None
 
     @precondition(lambda self: self.doomed)
@@ -204,7 +202,7 @@ class OneExecution(RuleBasedStateMachine):
 
     @rule()
     def what_must_end_is_ended(self) -> None:
-        for _, ref in endings.to_kill(self.store, CLUSTER):
+        for _, ref in self.attempts.master.endings.to_kill(CLUSTER):
             if ref is not None and not self.jobs[ref.job_id].state.terminal:
                 self.jobs[ref.job_id] = replace(self.jobs[ref.job_id], state=JobState.CANCELLED)
 

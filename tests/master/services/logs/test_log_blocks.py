@@ -17,20 +17,19 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from tests.support.attempts import Attempts, waits
+from tests.support.bound import bind
 from tests.support.master import wait_for
 from trainmaster.master.db.compacted import log_blocks as blocks
 from trainmaster.master.db.compacted import log_progress
 from trainmaster.master.db.tables import Task, Trial
-from trainmaster.master.services import compaction
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.logs import log_blocks, log_store
 from trainmaster.master.services.logs.log_blocks import SOURCE
 from trainmaster.master.services.logs.log_store import LogFilter, NewLogLine, StoredLine
-from trainmaster.master.services.removal import retention
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.master import Master
+from trainmaster.master.services.store import Store
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 LETTERS = "abAB é%_\\.\n"
 
 
@@ -39,19 +38,19 @@ def task(attempts: Attempts) -> str:
     return attempts.attempt()
 
 
-def write(store: Store, task_id: str, lines: list[NewLogLine]) -> None:
-    with store.transaction() as session:
+def write(master: Master, task_id: str, lines: list[NewLogLine]) -> None:
+    with master.store.transaction() as session:
         log_store.append(session, task_id, None, lines)
 
 
-def compact(store: Store, task_id: str) -> None:
-    compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
-    while log_blocks.compact(store, task_id):
+def compact(master: Master, task_id: str) -> None:
+    master.compaction.count(SOURCE, master.compaction.newest(SOURCE))
+    while master.log_blocks.compact(task_id):
         pass
 
 
-def upto(store: Store, task_id: str) -> int:
-    with store.transaction() as session:
+def upto(master: Master, task_id: str) -> int:
+    with master.store.transaction() as session:
         return log_blocks.upto(session, task_id)
 
 
@@ -115,67 +114,67 @@ def test_what_is_found_are_the_lines_that_fit(
     attempts: Attempts, batches: list[list[NewLogLine] | None], filters: list[LogFilter], most: int, size: int
 ) -> None:
     """Condensed at any moment; in pages, forwards and backwards."""
-    store, task = attempts.store, attempts.attempt()
+    master, task = attempts.master, attempts.attempt()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_blocks, "MOST", most)
         patch.setattr(log_blocks, "SIZE", size)
         for batch in batches:
             if batch is None:
-                compact(store, task)
+                compact(master, task)
             else:
-                write(store, task, batch)
-    everything = log_store.read(store, task, LogFilter())
+                write(master, task, batch)
+    everything = master.log_store.read(task, LogFilter())
     assert [line.log for line in everything] == [line.log for batch in batches for line in batch or ()]
     middle = everything[len(everything) // 2].id if everything else 0
     for where in [*filters, *(replace(one, after_id=middle) for one in filters)]:
         fitting = [line for line in everything if wanted(line, where)]
-        assert log_store.read(store, task, where) == fitting
-        assert log_store.read(store, task, where, newest_first=True) == fitting[::-1]
-        assert log_store.read(store, task, where, limit=2) == fitting[:2]
-        assert log_store.read(store, task, where, limit=2, newest_first=True) == fitting[::-1][:2]
+        assert master.log_store.read(task, where) == fitting
+        assert master.log_store.read(task, where, newest_first=True) == fitting[::-1]
+        assert master.log_store.read(task, where, limit=2) == fitting[:2]
+        assert master.log_store.read(task, where, limit=2, newest_first=True) == fitting[::-1][:2]
     ranks = {line.rank_id for line in everything if line.rank_id is not None}
-    assert log_store.fields(store, task)["rank_ids"] == sorted(ranks)
+    assert master.log_store.fields(task)["rank_ids"] == sorted(ranks)
 
 
 # -- regular expressions ------------------------------------------------------------------------------------------
 
 
 def test_an_expression_is_searched_in_lines_and_not_in_blocks(attempts: Attempts, task: str) -> None:
-    store = attempts.store
-    write(store, task, [NewLogLine(f"step {number} Loss {number % 7}") for number in range(300)])
-    compact(store, task)
-    write(store, task, [NewLogLine("step 300 Loss 6")])
-    found = log_store.read(store, task, LogFilter(search_text=r"^step \d+7 Loss [56]$", regex=True))
+    master = attempts.master
+    write(master, task, [NewLogLine(f"step {number} Loss {number % 7}") for number in range(300)])
+    compact(master, task)
+    write(master, task, [NewLogLine("step 300 Loss 6")])
+    found = master.log_store.read(task, LogFilter(search_text=r"^step \d+7 Loss [56]$", regex=True))
     assert [line.log for line in found] == [
         f"step {number} Loss {number % 7}" for number in range(301) if number % 10 == 7 and number % 7 in (5, 6)
     ]
-    assert len(log_store.read(store, task, LogFilter(search_text="(Loss 6|nothing)", regex=True))) == 43
-    assert len(log_store.read(store, task, LogFilter(search_text=r"^\w+ \d\d [A-Z]", regex=True))) == 90
-    assert log_store.read(store, task, LogFilter(search_text=r"\d{4}", regex=True)) == []
-    assert len(log_store.read(store, task, LogFilter(search_text=r"\ALoss|6\Z", regex=True))) == 43
+    assert len(master.log_store.read(task, LogFilter(search_text="(Loss 6|nothing)", regex=True))) == 43
+    assert len(master.log_store.read(task, LogFilter(search_text=r"^\w+ \d\d [A-Z]", regex=True))) == 90
+    assert master.log_store.read(task, LogFilter(search_text=r"\d{4}", regex=True)) == []
+    assert len(master.log_store.read(task, LogFilter(search_text=r"\ALoss|6\Z", regex=True))) == 43
 
 
 # -- when lines go --------------------------------------------------------------------------------------------------
 
 
 def test_blocks_go_with_their_lines(attempts: Attempts, task: str) -> None:
-    store = attempts.store
-    write(store, task, [NewLogLine("secret")])
-    compact(store, task)
-    with store.transaction() as session:
+    master = attempts.master
+    write(master, task, [NewLogLine("secret")])
+    compact(master, task)
+    with master.store.transaction() as session:
         session.execute(text("DELETE FROM task_logs WHERE task_id = :id"), {"id": task})
-    assert log_store.read(store, task, LogFilter(search_text="secret")) == []
-    with store.transaction() as session:
+    assert master.log_store.read(task, LogFilter(search_text="secret")) == []
+    with master.store.transaction() as session:
         log_blocks.sweep(session, [task])
         assert session.execute(select(blocks).where(blocks.c.task_id == task)).all() == []
-    write(store, task, [NewLogLine("another")])
-    compact(store, task)
-    assert [line.log for line in log_store.read(store, task, LogFilter(search_text="other"))] == ["another"]
-    with store.transaction() as session:
+    write(master, task, [NewLogLine("another")])
+    compact(master, task)
+    assert [line.log for line in master.log_store.read(task, LogFilter(search_text="other"))] == ["another"]
+    with master.store.transaction() as session:
         log_blocks.forget(session, [task])
         for table in (blocks, log_progress):
             assert session.execute(select(table).where(table.c.task_id == task)).all() == []
-    assert [line.log for line in log_store.read(store, task, LogFilter(search_text="other"))] == ["another"]
+    assert [line.log for line in master.log_store.read(task, LogFilter(search_text="other"))] == ["another"]
 
 
 def expire(attempts: Attempts, task: str) -> None:
@@ -185,20 +184,20 @@ def expire(attempts: Attempts, task: str) -> None:
         session.get_one(Trial, attempts.row(task).trial_id).log_retention_days = 1
 
 
-def blocks_of(store: Store, task: str) -> int:
-    with store.transaction() as session:
+def blocks_of(master: Master, task: str) -> int:
+    with master.store.transaction() as session:
         return len(session.execute(select(blocks).where(blocks.c.task_id == task)).all())
 
 
 def test_blocks_of_lines_whose_time_has_come_go_and_no_others(attempts: Attempts, task: str) -> None:
-    store, other = attempts.store, attempts.attempt()
+    master, other = attempts.master, attempts.attempt()
     for name in (task, other):
-        write(store, name, [NewLogLine("one"), NewLogLine("two")])
-        compact(store, name)
+        write(master, name, [NewLogLine("one"), NewLogLine("two")])
+        compact(master, name)
     expire(attempts, task)
-    assert retention.clean_up(store, SETTINGS) == 2
-    assert (blocks_of(store, task), blocks_of(store, other)) == (0, 1)
-    assert retention.clean_up(store, SETTINGS) == 0
+    assert master.retention.clean_up() == 2
+    assert (blocks_of(master, task), blocks_of(master, other)) == (0, 1)
+    assert master.retention.clean_up() == 0
 
 
 class Slow(Store):
@@ -216,27 +215,27 @@ class Slow(Store):
 
 
 def test_blocks_that_are_being_made_of_such_lines_go_too(attempts: Attempts, task: str) -> None:
-    store = attempts.store
-    write(store, task, [NewLogLine("one"), NewLogLine("two")])
+    master = attempts.master
+    write(master, task, [NewLogLine("one"), NewLogLine("two")])
     expire(attempts, task)
-    thread = threading.Thread(target=retention.clean_up, args=(store, SETTINGS))
+    thread = threading.Thread(target=master.retention.clean_up)
 
     def clean_up() -> None:
         thread.start()
-        wait_for(lambda: waits(store), "who cleans up to wait")
+        wait_for(lambda: waits(master.store), "who cleans up to wait")
 
-    compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
-    log_blocks.compact(Slow(store, clean_up), task)
+    master.compaction.count(SOURCE, master.compaction.newest(SOURCE))
+    bind(Slow(master.store, clean_up)).log_blocks.compact(task)
     thread.join()
-    assert blocks_of(store, task) == 0
+    assert blocks_of(master, task) == 0
 
 
 def test_a_line_comes_back_as_it_came(attempts: Attempts, task: str) -> None:
     """PostgreSQL's texts hold no NUL. What stands for one comes from nobody else."""
     write(
-        attempts.store, task, [NewLogLine("Logs\0Can\0Have\0Null\0Bytes"), NewLogLine("odd \ufdd0"), NewLogLine("\0")]
+        attempts.master, task, [NewLogLine("Logs\0Can\0Have\0Null\0Bytes"), NewLogLine("odd \ufdd0"), NewLogLine("\0")]
     )
-    found = [line.log for line in log_store.read(attempts.store, task, LogFilter())]
+    found = [line.log for line in attempts.master.log_store.read(task, LogFilter())]
     assert found == ["Logs\0Can\0Have\0Null\0Bytes", "odd \ufffd", "\0"]
-    assert len(log_store.read(attempts.store, task, LogFilter(search_text="can\0have"))) == 1
-    assert log_store.read(attempts.store, task, LogFilter(search_text="odd \0")) == []
+    assert len(attempts.master.log_store.read(task, LogFilter(search_text="can\0have"))) == 1
+    assert attempts.master.log_store.read(task, LogFilter(search_text="odd \0")) == []

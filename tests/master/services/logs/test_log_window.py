@@ -12,19 +12,24 @@ from hypothesis import strategies as st
 
 from tests.master.services.logs.test_log_blocks import FILTERS, LINES, START, compact, write
 from tests.support.attempts import Attempts
-from trainmaster.master.services.logs import log_blocks, log_outline, log_store, log_window
+from trainmaster.master.services.logs import log_blocks, log_outline, log_store
 from trainmaster.master.services.logs.log_outline import Outlines
 from trainmaster.master.services.logs.log_store import LogFilter, NewLogLine, StoredLine
-from trainmaster.master.services.logs.log_window import Find, LogExcerpt, LogPlace
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.logs.log_window import Find, LogExcerpt, LogPlace, LogWindows
 
 BATCHES = st.lists(st.lists(LINES, min_size=1, max_size=30) | st.none(), min_size=1, max_size=6)
 
 
 def look(
-    store: Store, outlines: Outlines, task: str, where: LogFilter, place: LogPlace, *, size: int = 3, only: bool = False
+    windows: LogWindows,
+    task: str,
+    where: LogFilter,
+    place: LogPlace,
+    *,
+    size: int = 3,
+    only: bool = False,
 ) -> LogExcerpt:
-    return log_window.read(store, outlines, task, where, place, before=size, after=size, bins=7, only_matches=only)
+    return windows.read(task, where, place, before=size, after=size, bins=7, only_matches=only)
 
 
 def check(
@@ -69,8 +74,8 @@ def test_a_window_shows_what_is_there(
     data: st.DataObject,
 ) -> None:
     """Outlines are kept from batch to batch, as a page that follows a log asks for them."""
-    store, task = attempts.store, attempts.attempt()
-    outlines = Outlines(most=4)
+    master, task = attempts.master, attempts.attempt()
+    windows = LogWindows(master, Outlines(most=4))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_blocks, "MOST", most)
         patch.setattr(log_blocks, "SIZE", size)
@@ -78,19 +83,18 @@ def test_a_window_shows_what_is_there(
         patch.setattr(log_outline, "MOST_PARTS", 2 * fine)
         for batch in batches:
             if batch is None:
-                compact(store, task)
+                compact(master, task)
                 continue
-            write(store, task, batch)
+            write(master, task, batch)
             for where in filters:
                 shown = where if only else replace(where, search_text="")
-                lines = log_store.read(store, task, shown)
-                matches = log_store.read(store, task, where) if where.search_text else []
-                _compare(store, outlines, task, where, lines, matches, only, data)
+                lines = master.log_store.read(task, shown)
+                matches = master.log_store.read(task, where) if where.search_text else []
+                _compare(windows, task, where, lines, matches, only, data)
 
 
 def _compare(
-    store: Store,
-    outlines: Outlines,
+    windows: LogWindows,
     task: str,
     where: LogFilter,
     lines: Sequence[StoredLine],
@@ -99,7 +103,7 @@ def _compare(
     data: st.DataObject,
 ) -> None:
     def at(place: LogPlace, index: int | None) -> None:
-        check(look(store, outlines, task, where, place, only=only), lines, matches, index, 3)
+        check(look(windows, task, where, place, only=only), lines, matches, index, 3)
 
     at(LogPlace(), None)
     if not lines:
@@ -126,30 +130,30 @@ def _compare(
 
 
 def test_a_traceback_is_an_error_too(attempts: Attempts) -> None:
-    store, task = attempts.store, attempts.attempt()
-    write(store, task, [NewLogLine(f"line {number}", at=START) for number in range(5)])
+    master, task = attempts.master, attempts.attempt()
+    write(master, task, [NewLogLine(f"line {number}", at=START) for number in range(5)])
     place = LogPlace(Find.ERROR)
-    assert look(store, Outlines(), task, LogFilter(), place).focus is None
+    assert look(master.log_windows, task, LogFilter(), place).focus is None
     write(
-        store,
+        master,
         task,
         [NewLogLine("Traceback (most recent call last):"), NewLogLine("  File x"), NewLogLine("y", "ERROR")],
     )
-    found = look(store, Outlines(), task, LogFilter(), place)
+    found = look(master.log_windows, task, LogFilter(), place)
     assert [line.log for line in found.lines if line.id == found.focus] == ["Traceback (most recent call last):"]
-    found = look(store, Outlines(), task, LogFilter(levels=["WARNING"]), place)
+    found = look(master.log_windows, task, LogFilter(levels=["WARNING"]), place)
     assert (found.focus, found.total, list(found.lines)) == (None, 0, [])
 
 
 def test_a_log_that_was_removed_is_counted_anew(attempts: Attempts) -> None:
-    store, task = attempts.store, attempts.attempt()
-    outlines = Outlines()
-    write(store, task, [NewLogLine("old")] * 10)
-    assert look(store, outlines, task, LogFilter(), LogPlace()).total == 10
-    with store.transaction() as session:
+    master, task = attempts.master, attempts.attempt()
+    windows = LogWindows(master)
+    write(master, task, [NewLogLine("old")] * 10)
+    assert look(windows, task, LogFilter(), LogPlace()).total == 10
+    with master.store.transaction() as session:
         log_blocks.forget(session, [task])
         session.execute(log_store.task_logs.delete().where(log_store.task_logs.c.task_id == task))
-    assert look(store, outlines, task, LogFilter(), LogPlace()).total == 0
-    write(store, task, [NewLogLine("new", at=START + dt.timedelta(1))])
-    found = look(store, outlines, task, LogFilter(), LogPlace())
+    assert look(windows, task, LogFilter(), LogPlace()).total == 0
+    write(master, task, [NewLogLine("new", at=START + dt.timedelta(1))])
+    found = look(windows, task, LogFilter(), LogPlace())
     assert (found.total, found.began) == (1, START + dt.timedelta(1))

@@ -17,21 +17,21 @@ from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from tests.support.attempts import Attempts, waits
+from tests.support.bound import bind
 from tests.support.master import wait_for
 from trainmaster.master.controller import compactor
 from trainmaster.master.db.compacted import series_progress, series_steps, series_values
 from trainmaster.master.db.tables import Trial, metrics
 from trainmaster.master.services import compaction
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.clusters.clusters import Clusters
-from trainmaster.master.services.files.user_files import UserFiles
-from trainmaster.master.services.metrics import series, series_columns
+from trainmaster.master.services.master import Master
+from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.metrics.metric_reports import MetricReport, number, take
 from trainmaster.master.services.metrics.series import Named, Point, Stretch, thinned
 from trainmaster.master.services.metrics.series_columns import SOURCE
-from trainmaster.master.services.removal import removal
+from trainmaster.master.services.removal.removal import ExperimentRemoval
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.store import Store
 
 CALLER = Caller(1, "admin", admin=True)
 GROUPS = ("training", "validation", "mine")
@@ -44,34 +44,34 @@ def trial(attempts: Attempts) -> int:
     return attempts.row(attempts.attempt()).trial_id or 0
 
 
-def report(store: Store, trial_id: int, run: int, reports: Sequence[MetricReport]) -> None:
-    with store.transaction() as session:
+def report(master: Master, trial_id: int, run: int, reports: Sequence[MetricReport]) -> None:
+    with master.store.transaction() as session:
         trial = session.get_one(Trial, trial_id, with_for_update=True)
         take(session, trial, run, reports, "loss", True)
 
 
-def compact(store: Store, trial_id: int) -> None:
-    compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
-    while series_columns.compact(store, trial_id):
+def compact(master: Master, trial_id: int) -> None:
+    master.compaction.count(SOURCE, master.compaction.newest(SOURCE))
+    while master.series_columns.compact(trial_id):
         pass
 
 
-def upto(store: Store, trial_id: int) -> int:
-    with store.transaction() as session:
+def upto(master: Master, trial_id: int) -> int:
+    with master.store.transaction() as session:
         return series_columns.upto(session, [trial_id]).get(trial_id, 0)
 
 
-def read(store: Store, trial_id: int, stretch: Stretch | None = None) -> dict[Named, list[Point]]:
-    ((_, found),) = series.compare(store, CALLER, [trial_id], LOSS, stretch or Stretch())
+def read(master: Master, trial_id: int, stretch: Stretch | None = None) -> dict[Named, list[Point]]:
+    ((_, found),) = master.series.compare(CALLER, [trial_id], LOSS, stretch or Stretch())
     return {metric: list(points) for metric, points in found.items()}
 
 
-def told(store: Store, trial_id: int) -> dict[Named, list[Point]]:
+def told(master: Master, trial_id: int) -> dict[Named, list[Point]]:
     """The same from the reports, one by one."""
     m = metrics.c
     query = select(metrics).where(m.trial_id == trial_id, ~m.archived).order_by(m.steps, m.id)
     found: dict[Named, list[Point]] = {metric: [] for metric in LOSS}
-    with store.transaction() as session:
+    with master.store.transaction() as session:
         for row in session.execute(query).mappings():
             values = row["metrics"]["validation_metrics" if row["group"] == "validation" else "avg_metrics"]
             value = _finite(values.get("loss"))
@@ -120,20 +120,20 @@ def test_a_series_is_what_its_reports_say(
     attempts: Attempts, moments: list[tuple[bool, list[MetricReport]] | None]
 ) -> None:
     """Late reports, merged ones, those of a run that went back: at any moment."""
-    store, run = attempts.store, 1
+    master, run = attempts.master, 1
     trial_id = attempts.row(attempts.attempt()).trial_id or 0
     for moment in moments:
         if moment is None:
-            compact(store, trial_id)
-            assert upto(store, trial_id) > 0 or not any(told(store, trial_id).values())
+            compact(master, trial_id)
+            assert upto(master, trial_id) > 0 or not any(told(master, trial_id).values())
         else:
             run += moment[0]
-            report(store, trial_id, run, moment[1])
-        assert read(store, trial_id) == told(store, trial_id)
-    compact(store, trial_id)
-    everything = told(store, trial_id)
-    assert read(store, trial_id) == everything
-    part = read(store, trial_id, Stretch(first=10, last=20))
+            report(master, trial_id, run, moment[1])
+        assert read(master, trial_id) == told(master, trial_id)
+    compact(master, trial_id)
+    everything = told(master, trial_id)
+    assert read(master, trial_id) == everything
+    part = read(master, trial_id, Stretch(first=10, last=20))
     assert part == {key: [p for p in points if 10 <= p.steps <= 20] for key, points in everything.items()}
 
 
@@ -176,41 +176,42 @@ class Interrupted(Store):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda store, trial: report(store, trial, 1, [training(5, more=1.0)]),  # merged with what there is
-        lambda store, trial: report(store, trial, 2, [training(3, loss=-1.0)]),  # the rest is put aside
+        lambda master, trial: report(master, trial, 1, [training(5, more=1.0)]),  # merged with what there is
+        lambda master, trial: report(master, trial, 2, [training(3, loss=-1.0)]),  # the rest is put aside
     ],
     ids=["merged", "put aside"],
 )
 @pytest.mark.parametrize("compacted", [False, True], ids=["new", "compacted"])
 def test_reports_that_change_while_they_are_condensed(
-    attempts: Attempts, trial: int, change: Callable[[Store, int], None], compacted: bool
+    attempts: Attempts, trial: int, change: Callable[[Master, int], None], compacted: bool
 ) -> None:
-    store = attempts.store
-    report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 10)])
+    master = attempts.master
+    report(master, trial, 1, [training(n, loss=n / 2) for n in range(1, 10)])
     if compacted:
-        compact(store, trial)
-    report(store, trial, 1, [training(n, loss=n / 2) for n in range(10, 20)])
-    compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
-    before = upto(store, trial)
-    assert not series_columns.compact(Interrupted(store, lambda: change(store, trial)), trial)
-    assert upto(store, trial) <= before
-    assert read(store, trial) == told(store, trial)
-    compact(store, trial)
-    assert read(store, trial) == told(store, trial)
-    assert upto(store, trial) > 0
+        compact(master, trial)
+    report(master, trial, 1, [training(n, loss=n / 2) for n in range(10, 20)])
+    master.compaction.count(SOURCE, master.compaction.newest(SOURCE))
+    before = upto(master, trial)
+    interrupted = bind(Interrupted(master.store, lambda: change(master, trial)))
+    assert not interrupted.series_columns.compact(trial)
+    assert upto(master, trial) <= before
+    assert read(master, trial) == told(master, trial)
+    compact(master, trial)
+    assert read(master, trial) == told(master, trial)
+    assert upto(master, trial) > 0
 
 
 def test_a_change_that_is_under_way_is_waited_for(attempts: Attempts, trial: int) -> None:
-    store = attempts.store
-    report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 10)])
-    compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
-    thread = threading.Thread(target=series_columns.compact, args=(store, trial))
-    with store.transaction() as session:
+    master = attempts.master
+    report(master, trial, 1, [training(n, loss=n / 2) for n in range(1, 10)])
+    master.compaction.count(SOURCE, master.compaction.newest(SOURCE))
+    thread = threading.Thread(target=master.series_columns.compact, args=(trial,))
+    with master.store.transaction() as session:
         session.execute(update(metrics).where(metrics.c.trial_id == trial).values(archived=True))
         thread.start()
-        wait_for(lambda: waits(store), "who compacts to wait")
+        wait_for(lambda: waits(master.store), "who compacts to wait")
     thread.join()
-    assert read(store, trial) == told(store, trial) == {metric: [] for metric in LOSS}
+    assert read(master, trial) == told(master, trial) == {metric: [] for metric in LOSS}
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["new", "compacted"])
@@ -219,61 +220,60 @@ def test_a_report_that_becomes_visible_late_is_not_lost(
     attempts: Attempts, trial: int, compacted: bool, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It drew its id before reports of others which have been counted."""
-    store = attempts.store
+    master = attempts.master
     other = attempts.row(attempts.attempt()).trial_id or 0
     monkeypatch.setattr(series_columns, "MOST", most)
-    report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 20)])
+    report(master, trial, 1, [training(n, loss=n / 2) for n in range(1, 20)])
     if compacted:
-        compact(store, trial)
-    with store.transaction() as session:
+        compact(master, trial)
+    with master.store.transaction() as session:
         row = session.get_one(Trial, trial, with_for_update=True)
         take(session, row, 1, [training(n, loss=n / 2) for n in range(20, 40)], "loss", True)
-        report(store, other, 1, [training(n, loss=0.0) for n in range(1, 40)])
-        compact(store, trial)
-        assert len(read(store, trial)[LOSS[0]]) == 19
-    assert len(read(store, trial)[LOSS[0]]) == 39
-    compact(store, trial)
-    assert read(store, trial) == told(store, trial)
+        report(master, other, 1, [training(n, loss=0.0) for n in range(1, 40)])
+        compact(master, trial)
+        assert len(read(master, trial)[LOSS[0]]) == 19
+    assert len(read(master, trial)[LOSS[0]]) == 39
+    compact(master, trial)
+    assert read(master, trial) == told(master, trial)
 
 
 def test_columns_go_with_their_trial(attempts: Attempts, trial: int) -> None:
-    store = attempts.store
-    report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 10)])
-    compact(store, trial)
-    with store.transaction() as session:
+    master = attempts.master
+    report(master, trial, 1, [training(n, loss=n / 2) for n in range(1, 10)])
+    compact(master, trial)
+    with master.store.transaction() as session:
         row = session.get_one(Trial, trial)
         session.execute(text("UPDATE experiments SET state = 'DELETING' WHERE id = :id"), {"id": row.experiment_id})
-    facts = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
-    removal.ExperimentRemoval(store, facts, UserFiles(facts, Clusters([])), Retries()).go_on()
-    with store.transaction() as session:
+    ExperimentRemoval(master, Retries()).go_on()
+    with master.store.transaction() as session:
         for table in (series_progress, series_steps, series_values):
             assert session.execute(select(table).where(table.c.trial_id == trial)).all() == []
 
 
 def test_many_reports_are_condensed_in_parts(attempts: Attempts, trial: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = attempts.store
+    master = attempts.master
     monkeypatch.setattr(series_columns, "MOST", 10)
-    report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 200)])
-    compact(store, trial)
-    with store.transaction() as session:
+    report(master, trial, 1, [training(n, loss=n / 2) for n in range(1, 200)])
+    compact(master, trial)
+    with master.store.transaction() as session:
         parts = session.scalars(select(series_steps.c.reports).where(series_steps.c.trial_id == trial)).all()
     assert sum(parts) == 199
     assert len(parts) > 2
-    assert read(store, trial) == told(store, trial)
+    assert read(master, trial) == told(master, trial)
 
 
 def test_the_librarian_condenses_what_has_settled(
     attempts: Attempts, trial: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compactor, "PERIOD", 0.05)
-    store = attempts.store
-    report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, compaction.ENOUGH + 100)])
-    loop = compactor.Compactor(store)
+    master = attempts.master
+    report(master, trial, 1, [training(n, loss=n / 2) for n in range(1, compaction.ENOUGH + 100)])
+    loop = compactor.Compactor(master)
     loop.start()
     try:
-        wait_for(lambda: upto(store, trial) > 0, "a trial that is compacted")
+        wait_for(lambda: upto(master, trial) > 0, "a trial that is compacted")
     finally:
         began = time.monotonic()
         loop.stop()
     assert time.monotonic() - began < 30
-    assert read(store, trial) == told(store, trial)
+    assert read(master, trial) == told(master, trial)

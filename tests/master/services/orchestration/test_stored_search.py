@@ -15,6 +15,7 @@ from sqlalchemy import func, select, text
 from tests.master.db.test_migrate import OLD_ROWS
 from tests.search.test_properties import SPACE, World
 from tests.support.attempts import Attempts
+from tests.support.bound import SETTINGS, bind
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db import migrate
 from trainmaster.master.db.engine import make_engine
@@ -22,17 +23,17 @@ from trainmaster.master.db.searches import search_events
 from trainmaster.master.db.tables import Experiment, Trial
 from trainmaster.master.lifecycle.experiment import Kill
 from trainmaster.master.search import Create, Search, SearchError
+from trainmaster.master.services.master import Master
 from trainmaster.master.services.orchestration import stored_search
-from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment, locked_experiment_in
+from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment_in
 from trainmaster.master.services.orchestration.live_searches import LiveSearch, LiveSearches, live_searches
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.store import Store
 
 CONFIG = """
 entrypoint: "true"
 checkpoint_storage: {type: shared_fs, host_path: /tmp}
 searcher: {name: single, metric: loss}
 """
-SETTINGS = Settings("1", "c", "c", b"", "det-", "", b"")
 HALVING = {"metric": "loss", "time_metric": "epochs", "divisor": 2, "max_time": 8, "max_trials": 8}
 SEARCHERS = {
     "single": {"metric": "loss"},
@@ -47,9 +48,9 @@ class Killed(RuntimeError):
     """Stands for whatever ends a transaction."""
 
 
-def forget(store: Store, number: int) -> None:
+def forget(master: Master, number: int) -> None:
     """What a master that starts again knows of the search."""
-    with store.transaction() as session:
+    with master.store.transaction() as session:
         live_searches(session).take(number)
 
 
@@ -64,10 +65,10 @@ class Disturbed(World):
     """Trials that live at random, a search in memory, and the same search in a database with two masters, each of whose
     transactions may fail."""
 
-    def __init__(self, masters: Sequence[Store], number: int, searcher: dict[str, Any], life: random.Random) -> None:
+    def __init__(self, masters: Sequence[Master], number: int, searcher: dict[str, Any], life: random.Random) -> None:
         super().__init__(searcher, 1, life, 0.15)
         self.masters, self.number = masters, number
-        with locked_experiment(masters[0], SETTINGS, number) as orchestrator:
+        with masters[0].experiment_lock.hold(number) as orchestrator:
             orchestrator.start_search()
 
     def tell(self, event: str, *args: Any) -> None:
@@ -82,7 +83,7 @@ class Disturbed(World):
         if fate == "restarted":
             forget(master, self.number)
         try:
-            with master.transaction() as session:
+            with master.store.transaction() as session:
                 with locked_experiment_in(session, SETTINGS, self.number) as orchestrator:
                     assert getattr(orchestrator.search, event)(*args) == actions
                     if fate == "killed inside":
@@ -96,9 +97,9 @@ class Disturbed(World):
 
 
 @pytest.fixture(scope="module")
-def masters(attempts: Attempts) -> Iterator[list[Store]]:
+def masters(attempts: Attempts) -> Iterator[list[Master]]:
     other = make_engine(attempts.engine.url, pool_size=2)
-    yield [attempts.store, Store(other)]
+    yield [attempts.master, bind(Store(other))]
     other.dispose()
 
 
@@ -117,13 +118,13 @@ def search_of(attempts: Attempts, searcher: dict[str, Any]) -> int:
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(life=st.integers(0, 2**32))
 def test_a_search_that_is_killed_at_any_event_goes_on_as_if_it_had_not_been(
-    attempts: Attempts, masters: Sequence[Store], name: str, life: int
+    attempts: Attempts, masters: Sequence[Master], name: str, life: int
 ) -> None:
     searcher = {"name": name, **SEARCHERS[name]}
     world = Disturbed(masters, search_of(attempts, searcher), searcher, random.Random(life))
     world.live()
     for master in masters:
-        with locked_experiment(master, SETTINGS, world.number) as orchestrator:
+        with master.experiment_lock.hold(world.number) as orchestrator:
             assert orchestrator.search.snapshot() == world.search.snapshot()
             assert orchestrator.search.describe() == world.search.describe()
 
@@ -131,41 +132,41 @@ def test_a_search_that_is_killed_at_any_event_goes_on_as_if_it_had_not_been(
 @pytest.mark.usefixtures("often")
 def test_an_event_writes_a_row_and_a_snapshot_replaces_them(attempts: Attempts) -> None:
     number = search_of(attempts, {"name": "random", "metric": "loss", "max_trials": 4})
-    with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
+    with attempts.master.experiment_lock.hold(number) as orchestrator:
         trials = [action.request_id for action in orchestrator.start_search() if isinstance(action, Create)]
     before = stored(attempts, number)
     assert before[0] == 0 < before[1]
     counts = []
     for step in range(1, 9):
-        with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
+        with attempts.master.experiment_lock.hold(number) as orchestrator:
             orchestrator.search.validation(trials[0], {"loss": 1.0}, step)
             orchestrator.search.validation(trials[0], {"loss": 2.0}, step)  # is none
             orchestrator.search.progressed(trials[1], 0.5)  # is one only at the first time
         counts.append(stored(attempts, number)[0])
     assert counts == [2, 3, 4, 5, 6, 0, 1, 2]
     assert stored(attempts, number)[1] > before[1]
-    with locked_experiment(attempts.store, SETTINGS, number):
+    with attempts.master.experiment_lock.hold(number):
         pass
     assert stored(attempts, number)[0] == 2, "who has nothing to tell the search writes nothing of it"
 
 
 def test_a_search_that_its_events_do_not_lead_to_is_not_gone_on_with(attempts: Attempts) -> None:
     number = search_of(attempts, {"name": "random", "metric": "loss", "max_trials": 4, "max_concurrent_trials": 1})
-    with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
+    with attempts.master.experiment_lock.hold(number) as orchestrator:
         orchestrator.begin()
-    with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
+    with attempts.master.experiment_lock.hold(number) as orchestrator:
         (first,) = orchestrator.session.scalars(select(Trial.request_id).where(Trial.experiment_id == number))
         orchestrator.search.exited(first)
     for change in ({"actions": 2}, {"trial": 3}):
         with attempts.store.transaction() as session:
             session.execute(search_events.update().where(search_events.c.experiment_id == number).values(change))
-        forget(attempts.store, number)
+        forget(attempts.master, number)
         with (
             pytest.raises(SearchError, match="the stored search cannot be rebuilt, its event EXITED"),
-            locked_experiment(attempts.store, SETTINGS, number) as orchestrator,
+            attempts.master.experiment_lock.hold(number) as orchestrator,
         ):
             assert orchestrator.search
-    with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
+    with attempts.master.experiment_lock.hold(number) as orchestrator:
         orchestrator.experiment_event(Kill())
     with attempts.store.transaction() as session:
         assert session.get_one(Experiment, number).state == "CANCELED"
@@ -183,14 +184,14 @@ def test_a_search_of_before_there_were_events_goes_on(empty_url: str) -> None:
             facts = {"config": json.dumps(config), "search": json.dumps(search.snapshot())}
             connection.execute(text(statement), facts if ":config" in statement else {})
     migrate.upgrade(engine)
-    store = Store(engine)
+    master = bind(Store(engine))
     for _ in range(2):
         one = running.pop(0)
         expected = search.exited(one)
-        with locked_experiment(store, SETTINGS, 1) as orchestrator:
+        with master.experiment_lock.hold(1) as orchestrator:
             assert orchestrator.search.exited(one) == expected
-        forget(store, 1)
-    with locked_experiment(store, SETTINGS, 1) as orchestrator:
+        forget(master, 1)
+    with master.experiment_lock.hold(1) as orchestrator:
         assert orchestrator.search.snapshot() == search.snapshot()
     engine.dispose()
 

@@ -13,19 +13,14 @@ from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind, State
-from trainmaster.master.services.allocations.endings import end_together
 from trainmaster.master.services.orchestration import experiment_orchestrator
-from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
-from trainmaster.master.services.orchestration.telling import tell_trials
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Settings
 
 CONFIG = """
 entrypoint: "true"
 checkpoint_storage: {type: shared_fs, host_path: /tmp}
 searcher: {name: random, metric: loss, max_trials: 9, max_concurrent_trials: 7}
 """
-SETTINGS = Settings("1", "c", "c", b"", "det-", "", b"")
 GONE = Outcome(OutcomeKind.PREEMPTED, "It was preempted")
 
 
@@ -34,7 +29,7 @@ def search(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> int:
     """A search with seven trials, all of whose jobs run; three are told at once."""
     monkeypatch.setattr(experiment_orchestrator, "TOLD_AT_ONCE", 3)
     number = attempts.experiment(parse_experiment(CONFIG).to_json())
-    with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
+    with attempts.master.experiment_lock.hold(number) as orchestrator:
         orchestrator.begin()
     with attempts.store.transaction() as session:
         session.execute(update(Allocation).where(_of(number)).values(submission="SUBMITTED", lease_job="1"))
@@ -46,7 +41,7 @@ def _of(number: int) -> ColumnElement[bool]:
 
 
 def command(attempts: Attempts, number: int, event: lifecycle.Event) -> None:
-    with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
+    with attempts.master.experiment_lock.hold(number) as orchestrator:
         orchestrator.experiment_event(event)
 
 
@@ -67,7 +62,7 @@ def experiment(attempts: Attempts, number: int) -> Experiment:
 
 
 def step(attempts: Attempts) -> None:
-    tell_trials(attempts.store, SETTINGS, Retries())
+    attempts.master.propagation.tell_trials(Retries())
 
 
 def test_a_pause_is_the_experiments_at_once_and_its_trials_in_steps(attempts: Attempts, search: int) -> None:
@@ -75,7 +70,7 @@ def test_a_pause_is_the_experiments_at_once_and_its_trials_in_steps(attempts: At
     assert experiment(attempts, search).state == "PAUSED"
     assert states(attempts, search) == {"PAUSED": 3, "ACTIVE": 4}
     untold = live(attempts, search)[-1]
-    end_together(attempts.store, SETTINGS, search, {untold.id: GONE})
+    attempts.master.endings.end_together(search, {untold.id: GONE})
     assert len(live(attempts, search)) == 6, "one that ends before it is told does not start again"
     step(attempts)
     assert states(attempts, search) == {"PAUSED": 7}
@@ -104,11 +99,8 @@ def test_a_kill_overtakes_a_cancel_and_ends_all(attempts: Attempts, search: int)
         step(attempts)
     assert states(attempts, search) == {"STOPPING_KILLED": 7}
     assert all(one.kill_at for one in live(attempts, search))
-    end_together(
-        attempts.store,
-        SETTINGS,
-        search,
-        {one.id: Outcome(OutcomeKind.STOPPED, "It is gone") for one in live(attempts, search)},
+    attempts.master.endings.end_together(
+        search, {one.id: Outcome(OutcomeKind.STOPPED, "It is gone") for one in live(attempts, search)}
     )
     row = experiment(attempts, search)
     assert (row.state, row.live_trials, row.num_trials) == (State.CANCELED, 0, 7)

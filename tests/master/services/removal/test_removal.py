@@ -13,21 +13,17 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db.tables import Experiment, Task, Trial, metrics, task_logs
 from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.job_reports import ReportAnswer
-from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
-from trainmaster.master.services.clusters.clusters import Clusters
-from trainmaster.master.services.files.user_files import UserFiles
+from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.removal import removal
 from trainmaster.master.services.removal.removal import ExperimentRemoval
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Settings
 
 CONFIG = """
 entrypoint: "true"
 checkpoint_storage: {type: shared_fs, host_path: /tmp}
 searcher: {name: random, metric: loss, max_trials: 9}
 """
-SETTINGS = Settings("1", "c", "c", b"", "det-", "", b"")
 
 
 @pytest.fixture
@@ -53,7 +49,7 @@ def report(attempts: Attempts, name: str, first: int, count: int) -> None:
     lines = [{"t": 1.7e9 + n, "line": f"step {n}"} for n in numbers]
     for stream, records in (("core", measured), ("log-0", lines)):
         call = ReportCall(name, StreamBatch(stream, first, records))
-        answer = only(take_reports(attempts.store, SETTINGS, [call]))
+        answer = only(attempts.master.report_batches.take_reports([call]))
         assert isinstance(answer, ReportAnswer)
         assert answer.acked == first + count - 1
 
@@ -97,7 +93,7 @@ def test_a_large_experiment_goes_in_steps_while_others_report_and_are_deleted(
         first = select(Trial.id).where(Trial.experiment_id == large).order_by(Trial.id).limit(1)
         session.execute(update(metrics).where(metrics.c.trial_id.in_(first), metrics.c.steps < 4).values(archived=True))
         session.execute(update(Trial).where(Trial.id.in_(first)).values(attempts=2))
-    removed = ExperimentRemoval(attempts.store, SETTINGS, UserFiles(SETTINGS, Clusters([])), Retries())
+    removed = ExperimentRemoval(attempts.master, Retries())
     seen: list[list[int]] = []
 
     def between(step: int) -> None:

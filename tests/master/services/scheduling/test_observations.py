@@ -19,12 +19,10 @@ from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict
 from trainmaster.master.services.experiments import attempts_view
 from trainmaster.master.services.group_commit import only
-from trainmaster.master.services.scheduling import observations, submission
+from trainmaster.master.services.scheduling import observations
 from trainmaster.master.services.scheduling.observations import LEAVE_TIME, ORPHAN_GRACE, Memory, ObservedChanges
-from trainmaster.master.services.store import Settings
 
 QUIET = 20.0
-SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 
 
 @pytest.fixture
@@ -48,20 +46,20 @@ class Seen:
 
 def compare(attempts: Attempts, cluster: Memory, *jobs: Observation, later: float = 0.0) -> ObservedChanges:
     """A look at the cluster, so many seconds from now."""
-    return observations.take_snapshot(attempts.store, cluster, Snapshot(epoch(now()) + later, jobs), QUIET)
+    return attempts.master.observations.take_snapshot(cluster, Snapshot(epoch(now()) + later, jobs), QUIET)
 
 
 def look(attempts: Attempts, cluster: Memory, *jobs: Observation, later: float = 0.0) -> Seen:
     """The same, written down."""
     found, resubmit = compare(attempts, cluster, *jobs, later=later), []
     while found.backlog.updates:
-        resubmit += found.backlog.take(attempts.store)
+        resubmit += attempts.master.observations.take(found.backlog)
     return Seen(found.doubles, found.orphans, resubmit)
 
 
 def lease(attempts: Attempts, name: str, job_id: str, run_id: str = "run") -> None:
     request = leases.LeaseRequest(name, job_id, run_id, 0, 1, "n1", [0], ["127.0.0.1"])
-    only(leases.lease(attempts.store, SETTINGS, [request], {}))
+    only(attempts.master.leases.lease([request], {}))
 
 
 def ids(refs: Sequence[Any]) -> list[str]:
@@ -80,16 +78,15 @@ def test_a_submit_is_made_again_only_after_two_good_looks_far_enough_apart(attem
     assert attempts.row(name).submission == "UNKNOWN"
     assert look(attempts, cluster, later=QUIET + 1.5).resubmit == [name]
     assert attempts.row(name).submission == "NEW"
-    assert submission.due(attempts.store, cluster.name, 10) == [name]
+    assert attempts.master.submissions.due(cluster.name, 10) == [name]
 
 
 @pytest.mark.parametrize("begins", ["HPC job waiting to be scheduled: ", ""])
 def test_why_a_job_waits_is_said_as_scripts_look_for_it(attempts: Attempts, cluster: Memory, begins: str) -> None:
     name = attempts.attempt(dispatcher=cluster.name, native_id="7")
     job = seen(name, "7", explanation="Waits behind others.")
-    observations.take_snapshot(attempts.store, cluster, Snapshot(epoch(now()), [job]), QUIET, begins).backlog.take(
-        attempts.store
-    )
+    changes = attempts.master.observations.take_snapshot(cluster, Snapshot(epoch(now()), [job]), QUIET, begins)
+    attempts.master.observations.take(changes.backlog)
     assert f"{begins}Waits behind others." in attempts.log(name)
     assert attempts.row(name).explanation == "Waits behind others."
 
@@ -113,9 +110,9 @@ def test_a_call_that_is_under_way_is_waited_for(attempts: Attempts, cluster: Mem
 
 def test_what_was_under_way_when_a_master_died_is_looked_for(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name, submission="SUBMITTING", native_id=None, submit_started_at=now())
-    submission.recover(attempts.store, cluster.name)
+    attempts.master.submissions.recover(cluster.name)
     assert attempts.row(name).submission == "UNKNOWN"
-    assert submission.due(attempts.store, cluster.name, 10) == []
+    assert attempts.master.submissions.due(cluster.name, 10) == []
     assert look(attempts, cluster, later=1).resubmit == []
     look(attempts, cluster, seen(name, "7"), later=2)
     assert attempts.row(name).native_id == "7"
@@ -124,12 +121,12 @@ def test_what_was_under_way_when_a_master_died_is_looked_for(attempts: Attempts,
 def test_a_job_that_shows_up_late_is_taken_and_no_other_is_made(attempts: Attempts, cluster: Memory) -> None:
     """Its submit was given up and is about to be made again."""
     name = attempts.attempt(dispatcher=cluster.name, submission="NEW", native_id=None)
-    assert submission.due(attempts.store, cluster.name, 10) == [name]
+    assert attempts.master.submissions.due(cluster.name, 10) == [name]
     look(attempts, cluster, seen(name, "7", JobState.FAILED, never=True))  # how a refused one is remembered
-    assert submission.due(attempts.store, cluster.name, 10) == [name]
+    assert attempts.master.submissions.due(cluster.name, 10) == [name]
     found = look(attempts, cluster, seen(name, "8"))
     assert (found.doubles, found.orphans) == ([], [])
-    assert submission.due(attempts.store, cluster.name, 10) == []
+    assert attempts.master.submissions.due(cluster.name, 10) == []
     assert attempts.row(name).native_id == "8"
 
 
@@ -138,7 +135,7 @@ def test_the_answer_to_a_second_submit_does_not_replace_the_job_that_is_known(
 ) -> None:
     name = attempts.attempt(dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now())
     look(attempts, cluster, seen(name, "7"), later=1)
-    submission.submitted(attempts.store, name, JobRef(name, "8"))
+    attempts.master.submissions.submitted(name, JobRef(name, "8"))
     assert attempts.row(name).native_id == "7"
     assert ids(look(attempts, cluster, seen(name, "7"), seen(name, "8"), later=2).doubles) == ["8"]
 
@@ -147,9 +144,9 @@ def test_who_is_to_be_killed_before_it_was_found_is_killed_when_it_is(attempts: 
     name = attempts.attempt(
         dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now(), kill_at=now()
     )
-    assert endings.to_kill(attempts.store, cluster.name) == []
+    assert attempts.master.endings.to_kill(cluster.name) == []
     look(attempts, cluster, seen(name, "7"), later=1)
-    assert [ref.job_id for _, ref in endings.to_kill(attempts.store, cluster.name) if ref] == ["7"]
+    assert [ref.job_id for _, ref in attempts.master.endings.to_kill(cluster.name) if ref] == ["7"]
 
 
 def test_who_is_to_be_killed_and_was_never_submitted_is_not_submitted_again(
@@ -161,16 +158,16 @@ def test_who_is_to_be_killed_and_was_never_submitted_is_not_submitted_again(
     look(attempts, cluster, later=1)
     assert look(attempts, cluster, later=QUIET + 2).resubmit == []
     assert attempts.row(name).submission == "NEW"  # from where it is withdrawn
-    assert submission.due(attempts.store, cluster.name, 10) == []
+    assert attempts.master.submissions.due(cluster.name, 10) == []
 
 
 def test_a_request_to_end_a_job_is_made_again_while_the_job_is_there(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name, kill_at=now())
-    asked = endings.to_kill(attempts.store, cluster.name)
+    asked = attempts.master.endings.to_kill(cluster.name)
     assert [ref.job_id for _, ref in asked if ref] == ["1"]
-    assert endings.to_kill(attempts.store, cluster.name) == []
+    assert attempts.master.endings.to_kill(cluster.name) == []
     attempts.change(name, kill_sent_at=now() - dt.timedelta(seconds=endings.RESEND_KILL + 1))
-    assert len(endings.to_kill(attempts.store, cluster.name)) == 1
+    assert len(attempts.master.endings.to_kill(cluster.name)) == 1
 
 
 # -- several jobs under one token --------------------------------------------------------------------------------
@@ -199,10 +196,10 @@ def test_the_job_that_holds_the_lease_counts_whichever_was_known_before(attempts
     with pytest.raises(Conflict, match="is a double"):
         lease(attempts, name, "8", "another")
     attempts.change(name, kill_at=now())
-    assert [ref.job_id for _, ref in endings.to_kill(attempts.store, cluster.name) if ref] == ["7"]
+    assert [ref.job_id for _, ref in attempts.master.endings.to_kill(cluster.name) if ref] == ["7"]
     look(attempts, cluster, seen(name, "7", JobState.FAILED), seen(name, "8", JobState.CANCELLED))
     assert attempts.row(name).observed_state == "FAILED"
-    assert [one.ref.job_id for one in endings.unclear(endings.ending(attempts.store, cluster.name))] == ["7"]
+    assert [one.ref.job_id for one in endings.unclear(attempts.master.endings.ending(cluster.name))] == ["7"]
 
 
 def test_a_double_that_has_ended_is_left_alone(attempts: Attempts, cluster: Memory) -> None:
@@ -220,7 +217,7 @@ def test_the_signal_that_ended_a_jobs_script_is_known(
     listed, asked = (attempts.attempt(dispatcher=cluster.name) for _ in range(2))
     look(attempts, cluster, seen(listed, state=JobState.FAILED, **facts), seen(asked, "2"))
     look(attempts, cluster)
-    endings.note_explanation(attempts.store, asked, Explanation("It ended.", JobState.FAILED, **facts))
+    attempts.master.endings.note_explanation(asked, Explanation("It ended.", JobState.FAILED, **facts))
     for name in (listed, asked):
         assert endings.attempt_of(attempts.row(name)).said_signal == number
 
@@ -283,7 +280,7 @@ def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Atte
     said = seen(name, state=JobState.FAILED, explanation="The job ended with status 1.", exit_code=1)
     look(attempts, cluster, said)
     told = Explanation("Slurm did not start it.", JobState.INFRASTRUCTURE, exit_code=1)
-    endings.note_explanation(attempts.store, name, told)
+    attempts.master.endings.note_explanation(name, told)
     assert compare(attempts, cluster, said).backlog.updates == []
     look(attempts, cluster)  # left out by one listing, and there again
     look(attempts, cluster, said)
@@ -307,8 +304,8 @@ def test_what_speaks_against_a_person_is_weighed_by_one_clock(attempts: Attempts
     start = {began: theirs + 10, again: theirs + 100, restarted: theirs + 10}
     ended = [replace(job, state=JobState.CANCELLED, started_at=start[job.token]) for job in jobs]
     took = Snapshot(epoch(now()) + 80, ended, controller_started_at=theirs + 30 + 65)
-    found = observations.take_snapshot(attempts.store, cluster, took, QUIET)
-    found.backlog.take(attempts.store)
+    found = attempts.master.observations.take_snapshot(cluster, took, QUIET)
+    attempts.master.observations.take(found.backlog)
     doubts = {name: doubt(endings.attempt_of(attempts.row(name)).cancellation) for name in names}
     # The controller was started between the last two looks at which they lived: the third was being ended at the later.
     assert doubts == {began: None, again: Doubt.STARTED_AGAIN, restarted: Doubt.CONTROLLER_RESTARTED}
@@ -355,14 +352,14 @@ def test_news_of_thousands_are_written_down_in_parts_the_most_urgent_first(
     jobs = [seen(name, str(n), reason="Resources") for n, name in enumerate(names[:4])]
     backlog = compare(attempts, cluster, *jobs, seen(over, "4", JobState.FAILED)).backlog
     assert [name for name, _ in backlog.updates] == [over, *names[:4]]
-    backlog.take(attempts.store)
+    attempts.master.observations.take(backlog)
     assert [attempts.row(name).observed_state for name in names] == ["QUEUED"] * 4 + ["FAILED"]
     told = [(attempts.row(name).observed or {})["reason"] for name in names]
     assert told == ["Resources", "Priority", "Priority", "Priority", ""]
     sizes = []
     while backlog.updates:
         sizes.append(len(backlog.updates))
-        assert backlog.take(attempts.store) == []
+        assert attempts.master.observations.take(backlog) == []
     assert sizes == [3, 1]
     assert [(attempts.row(name).observed or {})["reason"] for name in names[:4]] == ["Resources"] * 4
     assert compare(attempts, cluster, *jobs, seen(over, "4", JobState.FAILED)).backlog.updates == []

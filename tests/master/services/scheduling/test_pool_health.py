@@ -43,7 +43,7 @@ class Site:
             self.attempts.change(name, trial_id=self.attempts.row(trial).trial_id)
 
     def avoided(self, name: str, slots: int = 1) -> list[str]:
-        return pool_health.avoided_nodes(self.attempts.store, self.cluster, self.pool, slots, name)
+        return self.attempts.master.pool_health.avoided_nodes(self.cluster, self.pool, slots, name)
 
     def forbid(self, name: str, *nodes: str) -> None:
         """As a log policy does; the trial has met them in this pool."""
@@ -125,7 +125,7 @@ def test_jobs_that_their_scheduler_forgot_in_one_moment_are_one_failure(attempts
     pool, gone = next(NAMES), now() - dt.timedelta(seconds=310)
     for _ in range(2 * THRESHOLD):
         attempts.attempt(pool=pool, submitted_at=gone, absent_since=gone, ended_at=now(), outcome="infrastructure")
-    assert pool not in pool_health.paused_pools(attempts.store)
+    assert pool not in attempts.master.pool_health.paused_pools()
 
 
 @pytest.mark.parametrize(("started_ago", "paused"), [(60.0, False), (600.0, True), (None, True)])
@@ -138,4 +138,4 @@ def test_a_job_that_vanished_failed_then_and_not_when_it_was_given_up(
         attempts.attempt(pool=pool, submitted_at=gone, absent_since=gone, ended_at=now(), outcome="infrastructure")
     if started_ago is not None:
         attempts.attempt(pool=pool, leased_at=now() - dt.timedelta(seconds=started_ago), lease_job="1")
-    assert (pool in pool_health.paused_pools(attempts.store)) is paused
+    assert (pool in attempts.master.pool_health.paused_pools()) is paused

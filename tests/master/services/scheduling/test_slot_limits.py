@@ -7,20 +7,19 @@ import datetime as dt
 from tests.support.attempts import Attempts
 from trainmaster.master.lifecycle.breaker import PoolPause
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.scheduling import pool_health, slot_limits, submission
 from trainmaster.master.services.scheduling.slot_limits import SlotLimit
 
 LIMITED = {"resources": {"slots_per_trial": 2, "max_slots": 5}}
 
 
 def rooms(attempts: Attempts, cluster: str, *under_way: str) -> dict[int, int]:
-    limits = slot_limits.of_experiments(attempts.store, cluster, under_way)
+    limits = attempts.master.slot_limits.of_experiments(cluster, under_way)
     return {number: limit.room for number, limit in limits.items()}
 
 
 def due(attempts: Attempts, cluster: str, *under_way: str, limit: int = 10) -> list[str]:
     left = rooms(attempts, cluster, *under_way)
-    return submission.due(attempts.store, cluster, limit, under_way=under_way, rooms=left)
+    return attempts.master.submissions.due(cluster, limit, under_way=under_way, rooms=left)
 
 
 def test_no_more_is_submitted_than_the_limit_has_room_for() -> None:
@@ -69,10 +68,10 @@ def test_who_waits_is_told_once(attempts: Attempts) -> None:
     cluster = "told"
     number = attempts.experiment(LIMITED)
     waiting = [attempts.attempt(number, dispatcher=cluster, submission="NEW", slots=2) for _ in range(2)]
-    slot_limits.explain_waits(attempts.store, cluster, {number: SlotLimit(5, 2, 2)})
+    attempts.master.slot_limits.explain_waits(cluster, {number: SlotLimit(5, 2, 2)})
     assert attempts.log(waiting[0]) == []
     for _ in range(2):
-        slot_limits.explain_waits(attempts.store, cluster, {number: SlotLimit(5, 4, 2)})
+        attempts.master.slot_limits.explain_waits(cluster, {number: SlotLimit(5, 4, 2)})
     text = "Its experiment holds as many slots as it may (max_slots: 5)."
     assert [attempts.log(name) for name in waiting] == [[text], []]
     assert attempts.row(waiting[0]).explanation == text
@@ -86,7 +85,7 @@ def test_each_full_experiment_is_told_of_its_own_limit(attempts: Attempts) -> No
     }
     limits = {number: SlotLimit(most, 9, 2) for most, number in enumerate(numbers, 3)}
     attempts.change(waiting[numbers[1]][0], explanation="Its experiment holds as many slots as it may (max_slots: 4).")
-    slot_limits.explain_waits(attempts.store, cluster, limits)
+    attempts.master.slot_limits.explain_waits(cluster, limits)
     texts = [f"Its experiment holds as many slots as it may (max_slots: {most})." for most in (3, 4, 5)]
     assert [attempts.row(waiting[number][0]).explanation for number in numbers] == texts
     assert [attempts.log(waiting[number][0]) for number in numbers] == [texts[:1], [], texts[2:]]
@@ -99,8 +98,8 @@ def test_where_its_pool_rests_only_that_is_said(attempts: Attempts) -> None:
     name = attempts.attempt(number, dispatcher=cluster, submission="NEW", slots=2, pool="tired")
     resting = {"tired": PoolPause(3, epoch(now()) + 600, "no node", frozenset())}
     for _ in range(3):
-        pool_health.half_open_probes(attempts.store, cluster, resting, [number])
-        slot_limits.explain_waits(attempts.store, cluster, {number: SlotLimit(5, 4, 2)}, resting)
+        attempts.master.pool_health.half_open_probes(cluster, resting, [number])
+        attempts.master.slot_limits.explain_waits(cluster, {number: SlotLimit(5, 4, 2)}, resting)
     (said,) = attempts.log(name)
     assert said.startswith("Pool tired is paused: the cluster could not start the last 3 jobs there (no node).")
 
@@ -108,10 +107,10 @@ def test_where_its_pool_rests_only_that_is_said(attempts: Attempts) -> None:
 def test_only_what_is_to_come_is_waited_for(attempts: Attempts) -> None:
     cluster, asked = "later", now()
     attempts.attempt(dispatcher=cluster, submission="NEW", not_before=asked)
-    assert submission.next_due(attempts.store, cluster, asked) is None
+    assert attempts.master.submissions.next_due(cluster, asked) is None
     soon = asked + dt.timedelta(seconds=30)
     attempts.attempt(dispatcher=cluster, submission="NEW", not_before=soon)
-    assert submission.next_due(attempts.store, cluster, asked) == soon
+    assert attempts.master.submissions.next_due(cluster, asked) == soon
     came_due = asked + dt.timedelta(microseconds=1)  # since it was asked what is due, and before it is slept over
     attempts.attempt(dispatcher=cluster, submission="NEW", not_before=came_due)
-    assert submission.next_due(attempts.store, cluster, asked) == came_due
+    assert attempts.master.submissions.next_due(cluster, asked) == came_due

@@ -7,17 +7,17 @@ from typing import cast
 
 import pytest
 
+from tests.support.bound import SETTINGS, bind
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import ROLES
 from trainmaster.master.services.addresses import networks
-from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.context import Settings
 from trainmaster.master.services.errors import Forbidden, NotFound
-from trainmaster.master.services.store import Settings, Store
-from trainmaster.master.services.tasks import proxies
-from trainmaster.master.services.tasks.proxies import JobService, enter
+from trainmaster.master.services.store import Store
+from trainmaster.master.services.tasks.proxies import JobService, JobServices
 
 OWNER, OTHER, HOME, ELSEWHERE = 1, 2, 10, 11
-BASIC = Settings("", "", "", b"", "", "", b"")
+BASIC = SETTINGS
 RULED = replace(BASIC, roles=True)
 ROLE = {role.name: role for role in ROLES.values()}
 
@@ -26,10 +26,14 @@ def service(kind: str) -> JobService:
     return JobService("t", kind, OWNER, HOME, "10.0.0.1", 80)
 
 
+def services(settings: Settings) -> JobServices:
+    """No job runs as anybody's account, so that the database is not asked."""
+    return JobServices(bind(cast(Store, None), settings=settings))
+
+
 def enters(settings: Settings, kind: str, caller: Caller) -> bool:
     try:
-        # No job runs as anybody's account, so that the database is not asked.
-        enter(cast(Store, None), settings, Clusters([]), service(kind), caller)
+        services(settings).enter(service(kind), caller)
     except (Forbidden, NotFound):
         return False
     return True
@@ -100,10 +104,10 @@ def test_a_job_enters_nothing() -> None:
 def test_what_a_job_may_name(address: str, fine: bool) -> None:
     site = replace(BASIC, services_networks=networks(["10.3.0.0/16", "169.254.0.0/16", "127.0.0.0/8"]))
     peers = {"10.1.1.1", "fd00::2", ""}
-    assert (proxies._refusal(site, address, peers) == "") == fine
+    assert (services(site)._refusal(address, peers) == "") == fine
 
 
 def test_a_job_on_the_masters_machine_may_name_the_loopback() -> None:
-    assert proxies._refusal(BASIC, "127.0.0.1", {"127.0.0.1"}) == ""
-    assert proxies._refusal(BASIC, "127.0.0.2", {"127.0.0.1"}) != ""
-    assert proxies._refusal(BASIC, "::ffff:127.0.0.1", {"::ffff:127.0.0.1"}) != ""
+    assert services(BASIC)._refusal("127.0.0.1", {"127.0.0.1"}) == ""
+    assert services(BASIC)._refusal("127.0.0.2", {"127.0.0.1"}) != ""
+    assert services(BASIC)._refusal("::ffff:127.0.0.1", {"::ffff:127.0.0.1"}) != ""

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from trainmaster.agent_protocol.messages import FIRST_ORDINARY_ID
 from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.clusters.clusters import Cluster
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.store import Store
 
 LAST_ID = 2**32 - 2  # of user and group ids; the one above means "not set"
 LONGEST_NAME = 256  # characters; directories of sites have longer names than useradd takes
@@ -74,30 +74,36 @@ class RunsAs:
     account: str | None = None
 
 
-def expected(store: Store, clusters: Clusters, pool: str, job: RunsAs) -> str | None:
-    """The account that a job will run as, before it is submitted; None while its pool does not exist."""
-    served = next((one for one in clusters.pools() if one.pool.name == pool), None)
-    if served is None:
-        return None
-    with store.autocommit() as session:
-        return account_on(session, served.cluster, job.owner_id, job.workspace_id) or served.cluster.account
+class JobAccounts:
+    """The accounts that users' jobs run as."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._clusters = master.clusters
 
-def may_open(store: Store, clusters: Clusters, caller: Caller, job: RunsAs) -> bool:
-    """Whether the caller may run programs in a job, as a shell or a notebook does. Its owner and administrators may.
-    A user whose roles permit changing it may only where the caller's own jobs would run as the same account: this
-    gains nothing then."""
-    if caller.owns(job.owner_id):
-        return True
-    if not caller.may_change(job.owner_id):
-        return False
-    if not clusters.run_as_users:
-        return True
-    cluster = next((one for one in clusters if one.name == job.cluster), None)
-    if cluster is None:
-        return False
-    with store.autocommit() as session:
-        return account_on(session, cluster, caller.user_id, job.workspace_id) == job.account
+    def expected(self, pool: str, job: RunsAs) -> str | None:
+        """The account that a job will run as, before it is submitted; None while its pool does not exist."""
+        served = next((one for one in self._clusters.pools() if one.pool.name == pool), None)
+        if served is None:
+            return None
+        with self._store.autocommit() as session:
+            return account_on(session, served.cluster, job.owner_id, job.workspace_id) or served.cluster.account
+
+    def may_open(self, caller: Caller, job: RunsAs) -> bool:
+        """Whether the caller may run programs in a job, as a shell or a notebook does. Its owner and administrators
+        may. A user whose roles permit changing it may only where the caller's own jobs would run as the same account:
+        this gains nothing then."""
+        if caller.owns(job.owner_id):
+            return True
+        if not caller.may_change(job.owner_id):
+            return False
+        if not self._clusters.run_as_users:
+            return True
+        cluster = next((one for one in self._clusters if one.name == job.cluster), None)
+        if cluster is None:
+            return False
+        with self._store.autocommit() as session:
+            return account_on(session, cluster, caller.user_id, job.workspace_id) == job.account
 
 
 def is_account_name(name: str) -> bool:

@@ -16,9 +16,10 @@ from trainmaster.master.db.access import Group, GroupMember
 from trainmaster.master.db.tables import User
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Invalid, NotFound
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.store import wake
 
 log = logging.getLogger(__name__)
 
@@ -38,32 +39,80 @@ def of_user(user_id: int) -> Select[int]:
     return select(GroupMember.group_id).where(GroupMember.user_id == user_id)
 
 
-def search(
-    store: Store, caller: Caller, name: str, user_id: int | None, offset: int, limit: int
-) -> Page[tuple[Group, int]]:
-    """Groups with their numbers of members, by name; `name` must fit exactly."""
-    members = select(func.count()).where(GroupMember.group_id == Group.id).scalar_subquery()
-    statement = select(Group, members)
-    if not _sees_all(caller):
-        statement = statement.where(Group.id.in_(of_user(caller.user_id)))
-    if name:
-        statement = statement.where(Group.name == name)
-    if user_id:
-        statement = statement.where(Group.id.in_(of_user(user_id)))
-    with store.transaction() as session:
-        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = cut(offset, limit, total)
-        rows = session.execute(statement.order_by(Group.name).offset(window.start).limit(window.size))
-        return Page([(group, count) for group, count in rows], window)
+class Groups:
+    """Groups of users, for callers who may see or change them."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def get(store: Store, caller: Caller, group_id: int) -> GroupView:
-    """Raises NotFound, also for a group that the caller may not see."""
-    with store.transaction() as session:
-        (view,) = views(session, [_find(session, group_id)])
-    if not (_sees_all(caller) or caller.user_id in {user.id for user in view.members}):
-        raise NotFound(f"There is no group {group_id}.")
-    return view
+    def search(
+        self, caller: Caller, name: str, user_id: int | None, offset: int, limit: int
+    ) -> Page[tuple[Group, int]]:
+        """Groups with their numbers of members, by name; `name` must fit exactly."""
+        members = select(func.count()).where(GroupMember.group_id == Group.id).scalar_subquery()
+        statement = select(Group, members)
+        if not _sees_all(caller):
+            statement = statement.where(Group.id.in_(of_user(caller.user_id)))
+        if name:
+            statement = statement.where(Group.name == name)
+        if user_id:
+            statement = statement.where(Group.id.in_(of_user(user_id)))
+        with self._store.transaction() as session:
+            total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+            window = cut(offset, limit, total)
+            rows = session.execute(statement.order_by(Group.name).offset(window.start).limit(window.size))
+            return Page([(group, count) for group, count in rows], window)
+
+    def get(self, caller: Caller, group_id: int) -> GroupView:
+        """Raises NotFound, also for a group that the caller may not see."""
+        with self._store.transaction() as session:
+            (view,) = views(session, [_find(session, group_id)])
+        if not (_sees_all(caller) or caller.user_id in {user.id for user in view.members}):
+            raise NotFound(f"There is no group {group_id}.")
+        return view
+
+    def create(self, caller: Caller, name: str, add: Sequence[int]) -> GroupView:
+        """Raises Invalid, Conflict, NotFound."""
+        with self._store.transaction() as session:
+            row = Group()
+            session.add(row)
+            _call(session, row, name)
+            _add(session, row, add)
+            log.info("%s made the group %s", caller.username, row.name)
+            return views(session, [row])[0]
+
+    def update(
+        self, caller: Caller, group_id: int, name: str | None, add: Sequence[int], remove: Sequence[int]
+    ) -> GroupView:
+        """A user in both lists is removed. Raises Invalid, Conflict, NotFound."""
+        with self._store.transaction() as session:
+            row = _find(session, group_id, lock=True)
+            if name is not None:
+                _call(session, row, name)
+            _add(session, row, add)
+            there = set(session.scalars(select(GroupMember.user_id).where(GroupMember.group_id == row.id)))
+            if strangers := set(remove) - there:
+                raise NotFound(f"User {min(strangers)} is not in the group {row.name!r}.")
+            _drop(session, row, remove)
+            log.info("%s changed the group %s: added users %s, removed %s", caller.username, row.name, add, remove)
+            return views(session, [row])[0]
+
+    def remove(self, caller: Caller, group_id: int) -> None:
+        """Deletes a group and its role assignments. Raises NotFound."""
+        with self._store.transaction() as session:
+            row = _find(session, group_id, lock=True)
+            session.delete(row)
+            log.info("%s deleted the group %s", caller.username, row.name)
+
+    def regroup(self, caller: Caller, users: Sequence[int], add: Sequence[int], remove: Sequence[int]) -> None:
+        """Adds users to groups, and removes them from others. Raises NotFound, Invalid."""
+        if both := set(add) & set(remove):
+            raise Invalid(f"Group {min(both)} is both in addGroups and in removeGroups.")
+        with self._store.transaction() as session:
+            for group_id in sorted({*add, *remove}):
+                row = _find(session, group_id, lock=True)
+                (_add if group_id in add else _drop)(session, row, users)
+            log.info("%s put users %s into groups %s, took them from %s", caller.username, users, add, remove)
 
 
 def views(session: Session, rows: Sequence[Group]) -> list[GroupView]:
@@ -74,53 +123,6 @@ def views(session: Session, rows: Sequence[Group]) -> list[GroupView]:
     for group_id, user in session.execute(query.where(GroupMember.group_id.in_([row.id for row in rows]))):
         members[group_id].append(user)
     return [GroupView(row, members[row.id]) for row in rows]
-
-
-def create(store: Store, caller: Caller, name: str, add: Sequence[int]) -> GroupView:
-    """Raises Invalid, Conflict, NotFound."""
-    with store.transaction() as session:
-        row = Group()
-        session.add(row)
-        _call(session, row, name)
-        _add(session, row, add)
-        log.info("%s made the group %s", caller.username, row.name)
-        return views(session, [row])[0]
-
-
-def update(
-    store: Store, caller: Caller, group_id: int, name: str | None, add: Sequence[int], remove: Sequence[int]
-) -> GroupView:
-    """A user in both lists is removed. Raises Invalid, Conflict, NotFound."""
-    with store.transaction() as session:
-        row = _find(session, group_id, lock=True)
-        if name is not None:
-            _call(session, row, name)
-        _add(session, row, add)
-        there = set(session.scalars(select(GroupMember.user_id).where(GroupMember.group_id == row.id)))
-        if strangers := set(remove) - there:
-            raise NotFound(f"User {min(strangers)} is not in the group {row.name!r}.")
-        _drop(session, row, remove)
-        log.info("%s changed the group %s: added users %s, removed %s", caller.username, row.name, add, remove)
-        return views(session, [row])[0]
-
-
-def remove(store: Store, caller: Caller, group_id: int) -> None:
-    """Deletes a group and its role assignments. Raises NotFound."""
-    with store.transaction() as session:
-        row = _find(session, group_id, lock=True)
-        session.delete(row)
-        log.info("%s deleted the group %s", caller.username, row.name)
-
-
-def regroup(store: Store, caller: Caller, users: Sequence[int], add: Sequence[int], remove: Sequence[int]) -> None:
-    """Adds users to groups, and removes them from others. Raises NotFound, Invalid."""
-    if both := set(add) & set(remove):
-        raise Invalid(f"Group {min(both)} is both in addGroups and in removeGroups.")
-    with store.transaction() as session:
-        for group_id in sorted({*add, *remove}):
-            row = _find(session, group_id, lock=True)
-            (_add if group_id in add else _drop)(session, row, users)
-        log.info("%s put users %s into groups %s, took them from %s", caller.username, users, add, remove)
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

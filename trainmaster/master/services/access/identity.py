@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation, User, UserSession
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, SEEING, Permission
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import (
     AccessDenied,
     BadCredentials,
@@ -29,7 +30,7 @@ from trainmaster.master.services.errors import (
     Unauthenticated,
 )
 from trainmaster.master.services.group_commit import only
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.store import wake
 
 log = logging.getLogger(__name__)
 
@@ -160,28 +161,171 @@ def generate_password() -> str:
             return word
 
 
-def log_in(store: Store, username: str, password: str, *, is_hashed: bool, origin: str = "") -> tuple[str, User]:
-    """Creates a session and returns its bearer token. `origin`: of the page where a browser's user typed this, as the
-    browser reports it. Raises BadCredentials for a wrong name or password (the same sentence for both), NotActive."""
-    sent = password if is_hashed else client_hash(password)
-    with store.transaction() as session:
-        user = session.scalar(select(User).where(User.username == username.strip().lower()))
-        # The same work for an unknown name as for a wrong password: the time taken must not reveal which.
-        stored = (user.password_hash if user else None) or _NOBODY
-        if not _verify(stored, sent) or user is None or user.password_hash is None:
-            raise BadCredentials("The user name or the password is wrong.")
-        if not user.active:  # revealed only to somebody who knows the password
-            raise NotActive(DEACTIVATED)
-        token = _new_session(session, user, origin)
-    return token, user
+class Identities:
+    """Log-ins, sessions and the tokens of users, access tokens and jobs."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
 
-def log_in_again(store: Store, user_id: int, *, origin: str, description: str) -> tuple[str, User]:
-    """Creates a further session of a user who is known, and returns its bearer token."""
-    with store.transaction() as session:
-        user = session.get_one(User, user_id)
-        token = _new_session(session, user, origin, description)
-    return token, user
+    def log_in(self, username: str, password: str, *, is_hashed: bool, origin: str = "") -> tuple[str, User]:
+        """Creates a session and returns its bearer token. `origin`: of the page where a browser's user typed this, as
+        the browser reports it. Raises BadCredentials for a wrong name or password (the same sentence for both),
+        NotActive."""
+        sent = password if is_hashed else client_hash(password)
+        with self._store.transaction() as session:
+            user = session.scalar(select(User).where(User.username == username.strip().lower()))
+            # The same work for an unknown name as for a wrong password: the time taken must not reveal which.
+            stored = (user.password_hash if user else None) or _NOBODY
+            if not _verify(stored, sent) or user is None or user.password_hash is None:
+                raise BadCredentials("The user name or the password is wrong.")
+            if not user.active:  # revealed only to somebody who knows the password
+                raise NotActive(DEACTIVATED)
+            token = _new_session(session, user, origin)
+        return token, user
+
+    def log_in_again(self, user_id: int, *, origin: str, description: str) -> tuple[str, User]:
+        """Creates a further session of a user who is known, and returns its bearer token."""
+        with self._store.transaction() as session:
+            user = session.get_one(User, user_id)
+            token = _new_session(session, user, origin, description)
+        return token, user
+
+    def is_logged_in(self, session_id: int) -> bool:
+        """Whether a session was begun by logging in; an access token was not."""
+        with self._store.autocommit() as session:
+            return session.scalar(select(UserSession.kind).where(UserSession.id == session_id)) == SESSION
+
+    def check_password(self, user_id: int, password: str, *, is_hashed: bool) -> None:
+        """Raises Forbidden for another password than the user's."""
+        with self._store.autocommit() as session:
+            stored = session.scalar(select(User.password_hash).where(User.id == user_id))
+        sent = password if is_hashed else client_hash(password)
+        if not _verify(stored or _NOBODY, sent) or stored is None:
+            raise Forbidden("The present password is wrong.")
+
+    def new_mark(self, username: str) -> str:
+        """The mark that a client sends at later log-ins of the same user, so that others' wrong passwords do not delay
+        it. It grants no access."""
+        key = secrets.token_urlsafe(12)
+        return f"{key}.{self._mark_of(username, key)}"
+
+    def known_mark(self, username: str, shown: str) -> str:
+        """The mark, if it is one of this user's; else an empty text."""
+        key, _, mac = shown.partition(".")
+        good = bool(key) and hmac.compare_digest(mac.encode(errors="replace"), self._mark_of(username, key).encode())
+        return key if good else ""
+
+    def _mark_of(self, username: str, key: str) -> str:
+        text = f"client mark\0{username.strip().lower()}\0{key}".encode(errors="replace")
+        return hmac.new(self._settings.secret, text, hashlib.sha256).hexdigest()
+
+    def log_out(self, token: str) -> None:
+        """Ends the session. An access token is revoked, not logged out: other programs may use the same one."""
+        mine = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
+        with self._store.transaction() as session:
+            session.execute(delete(UserSession).where(*mine))
+            wake(session, SESSIONS)
+
+    def get_user(self, user_id: int) -> User:
+        with self._store.transaction() as session:
+            user = session.get(User, user_id)
+            if user is None:
+                raise NotFound(f"There is no user {user_id}.")
+            return user
+
+    def get_user_by_name(self, username: str) -> User:
+        with self._store.transaction() as session:
+            user = session.scalar(select(User).where(User.username == username.strip().lower()))
+            if user is None:
+                raise NotFound(f"There is no user {username!r}.")
+            return user
+
+    def session_token(self, allocation_id: str, token: str) -> str:
+        """The secret of an allocation's job. Derived, not stored: staging a job twice gives it the same one."""
+        mac = hmac.new(self._settings.secret, f"{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
+        return f"alloc:{allocation_id}:{mac}"
+
+    def owner_token(self, allocation_id: str, token: str) -> str:
+        """The token with which programs in an attempt's job act as its owner, without an administrator's rights, as
+        long as the attempt lives. Derived like the job's own."""
+        mac = hmac.new(self._settings.secret, f"owner\0{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
+        return f"owner:{allocation_id}:{mac}"
+
+    def authenticate(self, token: str) -> Caller:
+        """Authenticates `token`: a user's session, a job, or a program in one that acts as its owner. Raises
+        Unauthenticated, NotActive."""
+        if is_of_job(token):
+            return only(self.authenticate_jobs([token]))
+        if token.startswith("owner:"):
+            return self._authenticate_owner(token)
+        return self._user_of(UserSession.token_hash == digest(token))
+
+    def by_session(self, session_id: int) -> Caller:
+        """The owner of a valid session. Raises Unauthenticated, NotActive."""
+        return self._user_of(UserSession.id == session_id)
+
+    def origin_of(self, session_id: int) -> str:
+        """Origin of the page on which a browser's user logged in; empty for sessions of programs."""
+        with self._store.autocommit() as session:
+            return session.scalar(select(UserSession.origin).where(UserSession.id == session_id)) or ""
+
+    def still_there(self, sessions: Collection[int], users: Collection[int], attempts: Collection[str] = ()) -> Alive:
+        """The ones of these that are still valid."""
+        good = (UserSession.id.in_(sessions), ~UserSession.revoked, UserSession.expires_at > now())
+        live = (Allocation.id.in_(attempts), Allocation.ended_at.is_(None))
+        with self._store.transaction() as session:
+            active = frozenset(session.scalars(select(User.id).where(User.id.in_(users), User.active)))
+            running = frozenset(session.scalars(select(Allocation.id).where(*live))) if attempts else frozenset()
+            return Alive(active, frozenset(session.scalars(select(UserSession.id).where(*good))), running)
+
+    def _user_of(self, which: ColumnElement[bool]) -> Caller:
+        with self._store.autocommit() as session:
+            row = session.execute(
+                select(User, UserSession).join(UserSession, UserSession.user_id == User.id).where(which)
+            ).first()
+        if row is None:
+            raise Unauthenticated(LOG_IN_AGAIN)
+        if refusal := _refusal(row.User, row.UserSession):
+            what = "access token" if row.UserSession.kind == ACCESS_TOKEN else "session"
+            log.info("refused the %s %d of %s: %s", what, row.UserSession.id, row.User.username, refusal)
+            if not row.User.active:
+                raise NotActive(DEACTIVATED)
+            raise Unauthenticated(LOG_IN_AGAIN)
+        return Caller(row.User.id, row.User.username, row.User.admin, session_id=row.UserSession.id)
+
+    def _authenticate_owner(self, token: str) -> Caller:
+        name = _allocation_in(token)
+        row = self._attempts([name]).get(name)
+        if row is None or not hmac.compare_digest(self.owner_token(row.id, row.token).encode(), token.encode()):
+            raise Unauthenticated("The token of the job's owner is not valid.")
+        if row.ended_at is not None:
+            raise Unauthenticated("The job's attempt has ended, and with it the token for acting as its owner.")
+        if not row.active:
+            raise Unauthenticated(LOG_IN_AGAIN)
+        return Caller(row.owner_id, row.username, False, inside=row.id)
+
+    def authenticate_jobs(self, tokens: Sequence[str]) -> list[Caller | Exception]:
+        """Authenticates the jobs of `tokens` with one query, since many jobs call at the same time; Unauthenticated in
+        the place of an invalid one."""
+        rows = self._attempts({_allocation_in(token) for token in tokens})
+        return [self._job_of(token, rows.get(_allocation_in(token))) for token in tokens]
+
+    def _job_of(self, token: str, row: Any) -> Caller | Exception:
+        if row is None or not self._is_of(token, row):
+            return Unauthenticated("The job's token is not valid.")
+        try:
+            check_counts(row.ended_at)
+        except Unauthenticated as error:
+            return error
+        return Caller(row.owner_id, row.username, False, row.id, row.task_id, row.trial_id)
+
+    def _attempts(self, names: Collection[str]) -> dict[str, Any]:
+        with self._store.autocommit() as session:
+            return {row.id: row for row in session.execute(_ATTEMPTS, {"names": list(names)})}
+
+    def _is_of(self, token: str, row: Any) -> bool:
+        return hmac.compare_digest(self.session_token(row.id, row.token).encode(), token.encode())
 
 
 def _new_session(session: Session, user: User, origin: str, description: str = "") -> str:
@@ -195,106 +339,14 @@ def _new_session(session: Session, user: User, origin: str, description: str = "
     return token
 
 
-def is_logged_in(store: Store, session_id: int) -> bool:
-    """Whether a session was begun by logging in; an access token was not."""
-    with store.autocommit() as session:
-        return session.scalar(select(UserSession.kind).where(UserSession.id == session_id)) == SESSION
-
-
-def check_password(store: Store, user_id: int, password: str, *, is_hashed: bool) -> None:
-    """Raises Forbidden for another password than the user's."""
-    with store.autocommit() as session:
-        stored = session.scalar(select(User.password_hash).where(User.id == user_id))
-    sent = password if is_hashed else client_hash(password)
-    if not _verify(stored or _NOBODY, sent) or stored is None:
-        raise Forbidden("The present password is wrong.")
-
-
-def new_mark(settings: Settings, username: str) -> str:
-    """The mark that a client sends at later log-ins of the same user, so that others' wrong passwords do not delay it.
-    It grants no access."""
-    key = secrets.token_urlsafe(12)
-    return f"{key}.{_mark_of(settings, username, key)}"
-
-
-def known_mark(settings: Settings, username: str, shown: str) -> str:
-    """The mark, if it is one of this user's; else an empty text."""
-    key, _, mac = shown.partition(".")
-    good = bool(key) and hmac.compare_digest(mac.encode(errors="replace"), _mark_of(settings, username, key).encode())
-    return key if good else ""
-
-
-def _mark_of(settings: Settings, username: str, key: str) -> str:
-    text = f"client mark\0{username.strip().lower()}\0{key}".encode(errors="replace")
-    return hmac.new(settings.secret, text, hashlib.sha256).hexdigest()
-
-
-def log_out(store: Store, token: str) -> None:
-    """Ends the session. An access token is revoked, not logged out: other programs may use the same one."""
-    mine = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
-    with store.transaction() as session:
-        session.execute(delete(UserSession).where(*mine))
-        wake(session, SESSIONS)
-
-
-def get_user(store: Store, user_id: int) -> User:
-    with store.transaction() as session:
-        user = session.get(User, user_id)
-        if user is None:
-            raise NotFound(f"There is no user {user_id}.")
-        return user
-
-
-def get_user_by_name(store: Store, username: str) -> User:
-    with store.transaction() as session:
-        user = session.scalar(select(User).where(User.username == username.strip().lower()))
-        if user is None:
-            raise NotFound(f"There is no user {username!r}.")
-        return user
-
-
 def hash_password(password: str, *, is_hashed: bool) -> str:
     """The hash of a password for storage; `is_hashed`: it is already hashed as Determined's clients send it."""
     return _hasher.hash(password if is_hashed else client_hash(password))
 
 
-def session_token(settings: Settings, allocation_id: str, token: str) -> str:
-    """The secret of an allocation's job. Derived, not stored: staging a job twice gives it the same one."""
-    mac = hmac.new(settings.secret, f"{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
-    return f"alloc:{allocation_id}:{mac}"
-
-
-def owner_token(settings: Settings, allocation_id: str, token: str) -> str:
-    """The token with which programs in an attempt's job act as its owner, without an administrator's rights, as long as
-    the attempt lives. Derived like the job's own."""
-    mac = hmac.new(settings.secret, f"owner\0{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
-    return f"owner:{allocation_id}:{mac}"
-
-
 def is_of_job(token: str) -> bool:
     """Whether a token has the form of a job's, for `authenticate_jobs`."""
     return token.startswith("alloc:")
-
-
-def authenticate(store: Store, settings: Settings, token: str) -> Caller:
-    """Authenticates `token`: a user's session, a job, or a program in one that acts as its owner. Raises
-    Unauthenticated, NotActive."""
-    if is_of_job(token):
-        return only(authenticate_jobs(store, settings, [token]))
-    if token.startswith("owner:"):
-        return _authenticate_owner(store, settings, token)
-    return _user_of(store, UserSession.token_hash == digest(token))
-
-
-def by_session(store: Store, session_id: int) -> Caller:
-    """The owner of a valid session. Raises Unauthenticated, NotActive."""
-    return _user_of(store, UserSession.id == session_id)
-
-
-def origin_of(store: Store, session_id: int) -> str:
-    """Origin of the page on which a browser's user logged in; empty for sessions of programs."""
-    with store.autocommit() as session:
-        return session.scalar(select(UserSession.origin).where(UserSession.id == session_id)) or ""
 
 
 @dataclass(frozen=True)
@@ -306,34 +358,6 @@ class Alive:
     attempts: frozenset[str]
 
 
-def still_there(
-    store: Store, sessions: Collection[int], users: Collection[int], attempts: Collection[str] = ()
-) -> Alive:
-    """The ones of these that are still valid."""
-    good = (UserSession.id.in_(sessions), ~UserSession.revoked, UserSession.expires_at > now())
-    live = (Allocation.id.in_(attempts), Allocation.ended_at.is_(None))
-    with store.transaction() as session:
-        active = frozenset(session.scalars(select(User.id).where(User.id.in_(users), User.active)))
-        running = frozenset(session.scalars(select(Allocation.id).where(*live))) if attempts else frozenset()
-        return Alive(active, frozenset(session.scalars(select(UserSession.id).where(*good))), running)
-
-
-def _user_of(store: Store, which: ColumnElement[bool]) -> Caller:
-    with store.autocommit() as session:
-        row = session.execute(
-            select(User, UserSession).join(UserSession, UserSession.user_id == User.id).where(which)
-        ).first()
-    if row is None:
-        raise Unauthenticated(LOG_IN_AGAIN)
-    if refusal := _refusal(row.User, row.UserSession):
-        what = "access token" if row.UserSession.kind == ACCESS_TOKEN else "session"
-        log.info("refused the %s %d of %s: %s", what, row.UserSession.id, row.User.username, refusal)
-        if not row.User.active:
-            raise NotActive(DEACTIVATED)
-        raise Unauthenticated(LOG_IN_AGAIN)
-    return Caller(row.User.id, row.User.username, row.User.admin, session_id=row.UserSession.id)
-
-
 def _refusal(user: User, session: UserSession) -> str:
     """Why a bearer token is not valid; empty when it is."""
     if not user.active:
@@ -343,47 +367,9 @@ def _refusal(user: User, session: UserSession) -> str:
     return "it has expired" if session.expires_at < now() else ""
 
 
-def _authenticate_owner(store: Store, settings: Settings, token: str) -> Caller:
-    name = _allocation_in(token)
-    row = _attempts(store, [name]).get(name)
-    if row is None or not hmac.compare_digest(owner_token(settings, row.id, row.token).encode(), token.encode()):
-        raise Unauthenticated("The token of the job's owner is not valid.")
-    if row.ended_at is not None:
-        raise Unauthenticated("The job's attempt has ended, and with it the token for acting as its owner.")
-    if not row.active:
-        raise Unauthenticated(LOG_IN_AGAIN)
-    return Caller(row.owner_id, row.username, False, inside=row.id)
-
-
-def authenticate_jobs(store: Store, settings: Settings, tokens: Sequence[str]) -> list[Caller | Exception]:
-    """Authenticates the jobs of `tokens` with one query, since many jobs call at the same time; Unauthenticated in the
-    place of an invalid one."""
-    rows = _attempts(store, {_allocation_in(token) for token in tokens})
-    return [_job_of(settings, token, rows.get(_allocation_in(token))) for token in tokens]
-
-
-def _job_of(settings: Settings, token: str, row: Any) -> Caller | Exception:
-    if row is None or not _is_of(settings, token, row):
-        return Unauthenticated("The job's token is not valid.")
-    try:
-        check_counts(row.ended_at)
-    except Unauthenticated as error:
-        return error
-    return Caller(row.owner_id, row.username, False, row.id, row.task_id, row.trial_id)
-
-
 def _allocation_in(token: str) -> str:
     parts = token.split(":")
     return parts[1] if len(parts) == 3 else ""
-
-
-def _attempts(store: Store, names: Collection[str]) -> dict[str, Any]:
-    with store.autocommit() as session:
-        return {row.id: row for row in session.execute(_ATTEMPTS, {"names": list(names)})}
-
-
-def _is_of(settings: Settings, token: str, row: Any) -> bool:
-    return hmac.compare_digest(session_token(settings, row.id, row.token).encode(), token.encode())
 
 
 def check_counts(ended_at: dt.datetime | None) -> None:

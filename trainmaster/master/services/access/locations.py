@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Select, func, select
 from trainmaster.master.db.model_registry import Model, Template
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, Workspace
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
-from trainmaster.master.services.store import Store
 
 _OF_EXPERIMENT = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
 _OF_TRIAL = _OF_EXPERIMENT.join(Trial, Trial.experiment_id == Experiment.id)
@@ -57,23 +57,29 @@ ABSENT = "There is no template {!r}; `det template list` shows those there are."
 ALL = "0"  # instead of a workspace's or project's id: everything that the caller may see
 
 
-def workspace_of(store: Store, names: Mapping[str, str]) -> int | None:
-    """The workspace of the first entity in `names` (the parts of a URL) that has one; None when the URL names no such
-    entity, or a new template. Raises NotFound for an unknown key, Invalid for a malformed one: a key that is parsed
-    differently here than by the endpoint must not pass."""
-    for name, key in names.items():
-        if name not in QUERIES or (key == ALL and name in ("workspace_id", "project_id")):
-            continue
-        try:
-            query = QUERIES[name](key)
-        except ValueError:
-            raise Invalid(f"{key!r} is not the number or UUID of a {_word(name)}.") from None
-        with store.autocommit() as session:
-            home = session.scalar(query)
-        if home is None and name != "template_name":  # may be the name of a new one
-            raise NotFound(absent(names))
-        return home
-    return None
+class Locations:
+    """The workspaces that entities in addresses belong to."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def workspace_of(self, names: Mapping[str, str]) -> int | None:
+        """The workspace of the first entity in `names` (the parts of a URL) that has one; None when the URL names no
+        such entity, or a new template. Raises NotFound for an unknown key, Invalid for a malformed one: a key that is
+        parsed differently here than by the endpoint must not pass."""
+        for name, key in names.items():
+            if name not in QUERIES or (key == ALL and name in ("workspace_id", "project_id")):
+                continue
+            try:
+                query = QUERIES[name](key)
+            except ValueError:
+                raise Invalid(f"{key!r} is not the number or UUID of a {_word(name)}.") from None
+            with self._store.autocommit() as session:
+                home = session.scalar(query)
+            if home is None and name != "template_name":  # may be the name of a new one
+                raise NotFound(absent(names))
+            return home
+        return None
 
 
 def absent(names: Mapping[str, str]) -> str:

@@ -18,11 +18,12 @@ from trainmaster.master.db import changes
 from trainmaster.master.db.access import Group, RoleAssignment
 from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services.access import groups
-from trainmaster.master.services.access.groups import GroupView
+from trainmaster.master.services.access.groups import Groups, GroupView
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import CLUSTER_ADMIN, CLUSTER_WIDE, ROLES, Permission, Role
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.store import wake
 
 log = logging.getLogger(__name__)
 
@@ -49,46 +50,112 @@ class Assignment:
         return f"the role {ROLES[self.role_id].name} for {whom} {where}"
 
 
-def grants_of(store: Store, user_id: int, *, admin: bool) -> Grants:
-    """The permissions of a user's roles, and where they hold (None: everywhere). Administrators may do everything."""
-    if admin:
-        return _EVERYWHERE
-    with store.autocommit() as session:
-        rows = list(session.scalars(select(RoleAssignment).where(_reaches(user_id))))
-    found: dict[Permission, set[int] | None] = {}
-    for row in rows:
-        role = ROLES.get(row.role_id)
-        for permission in role.permissions if role else ():
-            if row.workspace_id is None:
-                found[permission] = None
-            elif permission not in CLUSTER_WIDE:
-                where = found.setdefault(permission, set())
-                if where is not None:
-                    where.add(row.workspace_id)
-    return {key: None if where is None else frozenset(where) for key, where in found.items()}
+class Roles:
+    """Assignments of roles, and the permissions that users get from them."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._groups = Groups(master)
 
-def own(store: Store, caller: Caller) -> list[Assignment]:
-    """The caller's assignments, direct and by groups. Administrators are shown as cluster administrators."""
-    found = _listed(store, _reaches(caller.user_id))
-    return [*found, Assignment(CLUSTER_ADMIN.id, user_id=caller.user_id)] if caller.admin else found
+    def grants_of(self, user_id: int, *, admin: bool) -> Grants:
+        """The permissions of a user's roles, and where they hold (None: everywhere). Administrators may do
+        everything."""
+        if admin:
+            return _EVERYWHERE
+        with self._store.autocommit() as session:
+            rows = list(session.scalars(select(RoleAssignment).where(_reaches(user_id))))
+        found: dict[Permission, set[int] | None] = {}
+        for row in rows:
+            role = ROLES.get(row.role_id)
+            for permission in role.permissions if role else ():
+                if row.workspace_id is None:
+                    found[permission] = None
+                elif permission not in CLUSTER_WIDE:
+                    where = found.setdefault(permission, set())
+                    if where is not None:
+                        where.add(row.workspace_id)
+        return {key: None if where is None else frozenset(where) for key, where in found.items()}
 
+    def own(self, caller: Caller) -> list[Assignment]:
+        """The caller's assignments, direct and by groups. Administrators are shown as cluster administrators."""
+        found = self._listed(_reaches(caller.user_id))
+        return [*found, Assignment(CLUSTER_ADMIN.id, user_id=caller.user_id)] if caller.admin else found
 
-def of_user(store: Store, caller: Caller, user_id: int) -> list[Assignment]:
-    """Assignments of a user and of the user's groups, as far as the caller may see them."""
-    with store.transaction() as session:
-        if session.get(User, user_id) is None:
-            raise NotFound(f"There is no user {user_id}.")
-    return _seen(store, caller, _listed(store, _reaches(user_id)))
+    def of_user(self, caller: Caller, user_id: int) -> list[Assignment]:
+        """Assignments of a user and of the user's groups, as far as the caller may see them."""
+        with self._store.transaction() as session:
+            if session.get(User, user_id) is None:
+                raise NotFound(f"There is no user {user_id}.")
+        return self._seen(caller, self._listed(_reaches(user_id)))
 
+    def of_group(self, caller: Caller, group_id: int) -> list[Assignment]:
+        self._groups.get(caller, group_id)
+        return self._seen(caller, self._listed(RoleAssignment.group_id == group_id))
 
-def of_group(store: Store, caller: Caller, group_id: int) -> list[Assignment]:
-    groups.get(store, caller, group_id)
-    return _seen(store, caller, _listed(store, RoleAssignment.group_id == group_id))
+    def of_roles(self, caller: Caller, role_ids: Sequence[int]) -> list[Assignment]:
+        return self._seen(caller, self._listed(RoleAssignment.role_id.in_(role_ids)))
 
+    def of_workspace(self, workspace_id: int, name: str = "") -> Members:
+        """`name`: only users and groups with this in their names."""
+        rows = self._listed(RoleAssignment.workspace_id == workspace_id)
+        with self._store.transaction() as session:
+            if session.get(Workspace, workspace_id) is None:
+                raise NotFound(f"There is no workspace {workspace_id}.")
+            people = select(User).where(User.id.in_([row.user_id for row in rows]))
+            teams = select(Group).where(Group.id.in_([row.group_id for row in rows]))
+            if name:
+                people = people.where(User.username.icontains(name, autoescape=True))
+                teams = teams.where(Group.name.icontains(name, autoescape=True))
+            users = list(session.scalars(people.order_by(User.username)))
+            found = groups.views(session, list(session.scalars(teams.order_by(Group.name))))
+        known = {user.id for user in users}, {view.row.id for view in found}
+        return Members([row for row in rows if row.user_id in known[0] or row.group_id in known[1]], users, found)
 
-def of_roles(store: Store, caller: Caller, role_ids: Sequence[int]) -> list[Assignment]:
-    return _seen(store, caller, _listed(store, RoleAssignment.role_id.in_(role_ids)))
+    def assign(self, caller: Caller, wanted: Sequence[Assignment]) -> None:
+        """Assigns all or none. Raises Invalid, NotFound, Forbidden, and Conflict for what is assigned already."""
+        with self._store.transaction() as session:
+            for one in _in_order(wanted):
+                _check(session, caller, one)
+                if session.scalar(select(RoleAssignment.id).where(*_same(one))) is not None:
+                    raise AlreadyExists(f"row already exists: The role {ROLES[one.role_id].name} is assigned there.")
+                session.add(
+                    RoleAssignment(
+                        role_id=one.role_id, user_id=one.user_id, group_id=one.group_id, workspace_id=one.workspace_id
+                    )
+                )
+                session.flush()
+                log.info("%s gave %s", caller.username, one)
+            wake(session, changes.SUBJECT)
+
+    def unassign(self, caller: Caller, wanted: Sequence[Assignment]) -> None:
+        """Removes all assignments or none. Raises Invalid, Forbidden, and NotFound for what is not assigned."""
+        with self._store.transaction() as session:
+            for one in _in_order(wanted):
+                _check(session, caller, one)
+                row = session.scalar(select(RoleAssignment).where(*_same(one)))
+                if row is None:
+                    raise NotFound(f"The role {ROLES[one.role_id].name} is not assigned there.")
+                session.delete(row)
+                session.flush()
+                log.info("%s took %s", caller.username, one)
+            wake(session, changes.SUBJECT)
+
+    def _listed(self, which: ColumnElement[bool]) -> list[Assignment]:
+        with self._store.autocommit() as session:
+            rows = session.scalars(select(RoleAssignment).where(which).order_by(RoleAssignment.id))
+            return [Assignment.of(row) for row in rows]
+
+    def _seen(self, caller: Caller, found: Sequence[Assignment]) -> list[Assignment]:
+        """Assignments that concern the caller, and those that the caller could make."""
+        with self._store.autocommit() as session:
+            mine = set(session.scalars(groups.of_user(caller.user_id)))
+        return [
+            one
+            for one in found
+            if one.user_id == caller.user_id
+            or one.group_id in mine
+            or caller.holds(Permission.ASSIGN_ROLES, one.workspace_id)
+        ]
 
 
 @dataclass(frozen=True)
@@ -98,54 +165,6 @@ class Members:
     assignments: Sequence[Assignment]
     users: Sequence[User]
     groups: Sequence[GroupView]
-
-
-def of_workspace(store: Store, workspace_id: int, name: str = "") -> Members:
-    """`name`: only users and groups with this in their names."""
-    rows = _listed(store, RoleAssignment.workspace_id == workspace_id)
-    with store.transaction() as session:
-        if session.get(Workspace, workspace_id) is None:
-            raise NotFound(f"There is no workspace {workspace_id}.")
-        people = select(User).where(User.id.in_([row.user_id for row in rows]))
-        teams = select(Group).where(Group.id.in_([row.group_id for row in rows]))
-        if name:
-            people = people.where(User.username.icontains(name, autoescape=True))
-            teams = teams.where(Group.name.icontains(name, autoescape=True))
-        users = list(session.scalars(people.order_by(User.username)))
-        found = groups.views(session, list(session.scalars(teams.order_by(Group.name))))
-    known = {user.id for user in users}, {view.row.id for view in found}
-    return Members([row for row in rows if row.user_id in known[0] or row.group_id in known[1]], users, found)
-
-
-def assign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
-    """Assigns all or none. Raises Invalid, NotFound, Forbidden, and Conflict for what is assigned already."""
-    with store.transaction() as session:
-        for one in _in_order(wanted):
-            _check(session, caller, one)
-            if session.scalar(select(RoleAssignment.id).where(*_same(one))) is not None:
-                raise AlreadyExists(f"row already exists: The role {ROLES[one.role_id].name} is assigned there.")
-            session.add(
-                RoleAssignment(
-                    role_id=one.role_id, user_id=one.user_id, group_id=one.group_id, workspace_id=one.workspace_id
-                )
-            )
-            session.flush()
-            log.info("%s gave %s", caller.username, one)
-        wake(session, changes.SUBJECT)
-
-
-def unassign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
-    """Removes all assignments or none. Raises Invalid, Forbidden, and NotFound for what is not assigned."""
-    with store.transaction() as session:
-        for one in _in_order(wanted):
-            _check(session, caller, one)
-            row = session.scalar(select(RoleAssignment).where(*_same(one)))
-            if row is None:
-                raise NotFound(f"The role {ROLES[one.role_id].name} is not assigned there.")
-            session.delete(row)
-            session.flush()
-            log.info("%s took %s", caller.username, one)
-        wake(session, changes.SUBJECT)
 
 
 def assignable(workspace_id: int | None) -> list[Role]:
@@ -167,25 +186,6 @@ def by_role(found: Iterable[Assignment]) -> Mapping[int, Sequence[Assignment]]:
 
 def _reaches(user_id: int) -> ColumnElement[bool]:
     return or_(RoleAssignment.user_id == user_id, RoleAssignment.group_id.in_(groups.of_user(user_id)))
-
-
-def _listed(store: Store, which: ColumnElement[bool]) -> list[Assignment]:
-    with store.autocommit() as session:
-        rows = session.scalars(select(RoleAssignment).where(which).order_by(RoleAssignment.id))
-        return [Assignment.of(row) for row in rows]
-
-
-def _seen(store: Store, caller: Caller, found: Sequence[Assignment]) -> list[Assignment]:
-    """Assignments that concern the caller, and those that the caller could make."""
-    with store.autocommit() as session:
-        mine = set(session.scalars(groups.of_user(caller.user_id)))
-    return [
-        one
-        for one in found
-        if one.user_id == caller.user_id
-        or one.group_id in mine
-        or caller.holds(Permission.ASSIGN_ROLES, one.workspace_id)
-    ]
 
 
 def _in_order(wanted: Sequence[Assignment]) -> list[Assignment]:

@@ -17,9 +17,10 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import ACCESS_TOKEN, SESSIONS, Caller, digest, new_secret
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.store import wake
 
 log = logging.getLogger(__name__)
 
@@ -49,80 +50,86 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-def list_page(store: Store, caller: Caller, query: TokenQuery, offset: int, limit: int) -> Page[UserSession]:
-    """The caller's own tokens, and everybody's for users who may see them."""
-    statement = select(UserSession).join(User, User.id == UserSession.user_id).where(UserSession.kind == ACCESS_TOKEN)
-    if not caller.holds(Permission.VIEW_OTHER_TOKEN):
-        statement = statement.where(UserSession.user_id == caller.user_id)
-    if query.ids:
-        statement = statement.where(UserSession.id.in_(query.ids))
-    if query.username:
-        statement = statement.where(User.username == query.username.strip().lower())
-    if not query.inactive and not query.ids:
-        statement = statement.where(~UserSession.revoked, UserSession.expires_at > now())
-    column = SORTS[query.sort_by]
-    order = [column.desc(), _s.id.desc()] if query.descending else [column, _s.id]
-    with store.transaction() as session:
-        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = cut(offset, limit, total)
-        rows = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
-    return Page(rows, window)
+class AccessTokens:
+    """Access tokens of users."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
 
-def create(
-    store: Store, settings: Settings, caller: Caller, user_id: int, lifespan: str | None, description: str
-) -> tuple[str, int]:
-    """Creates a token; returns it, which is shown only now, and its id. `lifespan` is hours as Go writes them (`48h`),
-    or `-1`."""
-    if user_id != caller.user_id:
-        caller.require(Permission.CREATE_OTHER_TOKEN)
-    ends = _end(settings, lifespan)
-    token = new_secret(32)
-    with store.transaction() as session:
-        user = session.get(User, user_id)
-        if user is None or not user.active:
-            raise NotFound(f"There is no active user {user_id}.")
-        mine = (UserSession.user_id == user_id, UserSession.kind == ACCESS_TOKEN)
-        bounds.check_count(session, "things", "There are {} access tokens of this user", *mine)
-        row = UserSession(
-            user_id=user_id, token_hash=digest(token), expires_at=ends, kind=ACCESS_TOKEN, description=description
+    def list_page(self, caller: Caller, query: TokenQuery, offset: int, limit: int) -> Page[UserSession]:
+        """The caller's own tokens, and everybody's for users who may see them."""
+        statement = (
+            select(UserSession).join(User, User.id == UserSession.user_id).where(UserSession.kind == ACCESS_TOKEN)
         )
-        session.add(row)
-        session.flush()
-        log.info("%s made access token %d of %s, good until %s", caller.username, row.id, user.username, ends.date())
-        return token, row.id
+        if not caller.holds(Permission.VIEW_OTHER_TOKEN):
+            statement = statement.where(UserSession.user_id == caller.user_id)
+        if query.ids:
+            statement = statement.where(UserSession.id.in_(query.ids))
+        if query.username:
+            statement = statement.where(User.username == query.username.strip().lower())
+        if not query.inactive and not query.ids:
+            statement = statement.where(~UserSession.revoked, UserSession.expires_at > now())
+        column = SORTS[query.sort_by]
+        order = [column.desc(), _s.id.desc()] if query.descending else [column, _s.id]
+        with self._store.transaction() as session:
+            total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+            window = cut(offset, limit, total)
+            rows = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
+        return Page(rows, window)
 
+    def create(self, caller: Caller, user_id: int, lifespan: str | None, description: str) -> tuple[str, int]:
+        """Creates a token; returns it, which is shown only now, and its id. `lifespan` is hours as Go writes them
+        (`48h`), or `-1`."""
+        if user_id != caller.user_id:
+            caller.require(Permission.CREATE_OTHER_TOKEN)
+        ends = self._end(lifespan)
+        token = new_secret(32)
+        with self._store.transaction() as session:
+            user = session.get(User, user_id)
+            if user is None or not user.active:
+                raise NotFound(f"There is no active user {user_id}.")
+            mine = (UserSession.user_id == user_id, UserSession.kind == ACCESS_TOKEN)
+            bounds.check_count(session, "things", "There are {} access tokens of this user", *mine)
+            row = UserSession(
+                user_id=user_id, token_hash=digest(token), expires_at=ends, kind=ACCESS_TOKEN, description=description
+            )
+            session.add(row)
+            session.flush()
+            log.info(
+                "%s made access token %d of %s, good until %s", caller.username, row.id, user.username, ends.date()
+            )
+            return token, row.id
 
-def patch(store: Store, caller: Caller, token_id: int, description: str | None, revoke: bool) -> UserSession:
-    """Changes a token. A revoked token stays revoked."""
-    with store.transaction() as session:
-        row = session.get(UserSession, token_id, with_for_update=True)
-        mine = row is not None and row.user_id == caller.user_id
-        if row is None or row.kind != ACCESS_TOKEN or not (mine or caller.holds(Permission.VIEW_OTHER_TOKEN)):
-            raise NotFound(f"There is no access token {token_id}.")
-        if not mine:
-            caller.require(Permission.ADMINISTRATE_TOKEN)
-        if description is not None:
-            row.description = description
-        if revoke and not row.revoked:
-            row.revoked = True
-            wake(session, changes.SUBJECT, SESSIONS)
-            log.info("%s revoked access token %d of user %d", caller.username, row.id, row.user_id)
-        return row
+    def patch(self, caller: Caller, token_id: int, description: str | None, revoke: bool) -> UserSession:
+        """Changes a token. A revoked token stays revoked."""
+        with self._store.transaction() as session:
+            row = session.get(UserSession, token_id, with_for_update=True)
+            mine = row is not None and row.user_id == caller.user_id
+            if row is None or row.kind != ACCESS_TOKEN or not (mine or caller.holds(Permission.VIEW_OTHER_TOKEN)):
+                raise NotFound(f"There is no access token {token_id}.")
+            if not mine:
+                caller.require(Permission.ADMINISTRATE_TOKEN)
+            if description is not None:
+                row.description = description
+            if revoke and not row.revoked:
+                row.revoked = True
+                wake(session, changes.SUBJECT, SESSIONS)
+                log.info("%s revoked access token %d of user %d", caller.username, row.id, row.user_id)
+            return row
 
-
-def _end(settings: Settings, lifespan: str | None) -> dt.datetime:
-    most = settings.token_days_at_most
-    if not lifespan:
-        return FOREVER if settings.token_days == -1 else now() + dt.timedelta(days=settings.token_days)
-    if lifespan == "-1":
-        if most != -1:
+    def _end(self, lifespan: str | None) -> dt.datetime:
+        most = self._settings.token_days_at_most
+        if not lifespan:
+            return FOREVER if self._settings.token_days == -1 else now() + dt.timedelta(days=self._settings.token_days)
+        if lifespan == "-1":
+            if most != -1:
+                raise Invalid(f"lifespan: access tokens live at most {most} days here.")
+            return FOREVER
+        found = _LIFESPAN.fullmatch(lifespan)
+        hours = int(found[1]) if found else 0
+        if hours <= 0:
+            raise Invalid(f"lifespan: {lifespan!r} is neither a number of hours such as 48h nor -1.")
+        if most != -1 and hours > most * 24:
             raise Invalid(f"lifespan: access tokens live at most {most} days here.")
-        return FOREVER
-    found = _LIFESPAN.fullmatch(lifespan)
-    hours = int(found[1]) if found else 0
-    if hours <= 0:
-        raise Invalid(f"lifespan: {lifespan!r} is neither a number of hours such as 48h nor -1.")
-    if most != -1 and hours > most * 24:
-        raise Invalid(f"lifespan: access tokens live at most {most} days here.")
-    return now() + dt.timedelta(hours=hours)
+        return now() + dt.timedelta(hours=hours)

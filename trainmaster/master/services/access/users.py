@@ -21,9 +21,10 @@ from trainmaster.master.services.access.accounts import Account, check_account
 from trainmaster.master.services.access.identity import ACCESS_TOKEN, SESSION, SESSIONS, Caller, digest, hash_password
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, ServiceError
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.store import wake
 
 log = logging.getLogger(__name__)
 
@@ -96,130 +97,128 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-def list_page(store: Store, query: UserQuery, offset: int, limit: int) -> Page[User]:
-    statement = select(User)
-    if query.name:
-        parts = (User.username, User.display_name)
-        statement = statement.where(or_(*(part.icontains(query.name, autoescape=True) for part in parts)))
-    if query.active is not None:
-        statement = statement.where(User.active == query.active)
-    if query.admin is not None:
-        statement = statement.where(User.admin == query.admin)
-    if query.role_ids:
-        held = select(RoleAssignment.user_id).where(RoleAssignment.role_id.in_(query.role_ids))
-        statement = statement.where(User.id.in_(held.where(RoleAssignment.user_id.is_not(None))))
-    column = SORTS[query.sort_by]
-    order = [column.desc().nulls_last(), User.id.desc()] if query.descending else [column.nulls_last(), User.id]
-    with store.transaction() as session:
-        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = cut(offset, limit, total)
-        rows = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
-    return Page(rows, window)
+class Users:
+    """Users and their settings."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def create(store: Store, caller: Caller, change: UserChange) -> User:
-    """Creates a user. A remote user has no password here. Raises Invalid, Conflict."""
-    password, remote = change.password, bool(change.remote)
-    if not remote and password is None:
-        raise Invalid("password: give the user a password, or say that it is remote.")
-    if remote and password is not None and password.text:
-        raise Invalid("password: a remote user has none here.")
-    with store.transaction() as session:
-        row = User(admin=bool(change.admin), remote=remote, active=change.active is not False, modified_at=now())
-        session.add(row)
-        _call(session, row, change.username or "")
-        _apply(row, UserChange(display_name=change.display_name, account=change.account))
-        if not remote and password is not None:
-            row.password_hash = _hashed(password)
-        session.flush()
-        log.info("%s made the user %s%s", caller.username, row.username, " (administrator)" if row.admin else "")
-        return row
+    def list_page(self, query: UserQuery, offset: int, limit: int) -> Page[User]:
+        statement = select(User)
+        if query.name:
+            parts = (User.username, User.display_name)
+            statement = statement.where(or_(*(part.icontains(query.name, autoescape=True) for part in parts)))
+        if query.active is not None:
+            statement = statement.where(User.active == query.active)
+        if query.admin is not None:
+            statement = statement.where(User.admin == query.admin)
+        if query.role_ids:
+            held = select(RoleAssignment.user_id).where(RoleAssignment.role_id.in_(query.role_ids))
+            statement = statement.where(User.id.in_(held.where(RoleAssignment.user_id.is_not(None))))
+        column = SORTS[query.sort_by]
+        order = [column.desc().nulls_last(), User.id.desc()] if query.descending else [column.nulls_last(), User.id]
+        with self._store.transaction() as session:
+            total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+            window = cut(offset, limit, total)
+            rows = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
+        return Page(rows, window)
 
+    def create(self, caller: Caller, change: UserChange) -> User:
+        """Creates a user. A remote user has no password here. Raises Invalid, Conflict."""
+        password, remote = change.password, bool(change.remote)
+        if not remote and password is None:
+            raise Invalid("password: give the user a password, or say that it is remote.")
+        if remote and password is not None and password.text:
+            raise Invalid("password: a remote user has none here.")
+        with self._store.transaction() as session:
+            row = User(admin=bool(change.admin), remote=remote, active=change.active is not False, modified_at=now())
+            session.add(row)
+            _call(session, row, change.username or "")
+            _apply(row, UserChange(display_name=change.display_name, account=change.account))
+            if not remote and password is not None:
+                row.password_hash = _hashed(password)
+            session.flush()
+            log.info("%s made the user %s%s", caller.username, row.username, " (administrator)" if row.admin else "")
+            return row
 
-def patch(store: Store, caller: Caller, user_id: int, change: UserChange, *, token: str = "") -> User:
-    """Users may change their own password and display name. After a new password the user's other sessions have ended
-    (`token`: the one that stays), after a deactivation all. Raises Forbidden, NotFound, Invalid, Conflict."""
-    if not (caller.user_id == user_id and change.own_affair):
-        caller.require(Permission.ADMINISTRATE_USER)
-    weaker = change.admin is False or change.active is False or bool(change.remote)
-    with store.transaction() as session:
-        if weaker:  # under the locks of all, so that two administrators cannot deactivate each other at once
-            session.execute(select(User.id).where(User.admin).order_by(User.id).with_for_update())
-        row = session.get(User, user_id, with_for_update=True)
-        if row is None:
-            raise NotFound(f"There is no user {user_id}.")
-        if change.username is not None:
-            _call(session, row, change.username)
-        if change.display_name is not None:
-            _refuse_taken(session, row, change.display_name.strip().lower())
-        _apply(row, change)
-        if change.password is not None:
-            if row.remote:
-                raise Invalid(f"The user {row.username!r} is remote and has no password here.")
-            row.password_hash = _hashed(change.password)
-        session.flush()
-        if weaker:
-            _keep_an_administrator(session)
-        if change.active is False or change.remote:
-            _end_sessions(session, user_id, but="")
-        elif change.password is not None:
-            _end_sessions(session, user_id, but=token)
-        if change.end_tokens:
-            tokens = (UserSession.user_id == user_id, UserSession.kind == ACCESS_TOKEN)
-            session.execute(
-                update(UserSession).where(*tokens, UserSession.token_hash != digest(token)).values(revoked=True)
-            )
-        row.modified_at = now()
-        session.flush()
-        wake(session, changes.SUBJECT, SESSIONS)  # a follower of changes may have lost its session
-        log.info("%s changed the user %s: %s", caller.username, row.username, change.words)
-        return row
+    def patch(self, caller: Caller, user_id: int, change: UserChange, *, token: str = "") -> User:
+        """Users may change their own password and display name. After a new password the user's other sessions have
+        ended (`token`: the one that stays), after a deactivation all. Raises Forbidden, NotFound, Invalid, Conflict."""
+        if not (caller.user_id == user_id and change.own_affair):
+            caller.require(Permission.ADMINISTRATE_USER)
+        weaker = change.admin is False or change.active is False or bool(change.remote)
+        with self._store.transaction() as session:
+            if weaker:  # under the locks of all, so that two administrators cannot deactivate each other at once
+                session.execute(select(User.id).where(User.admin).order_by(User.id).with_for_update())
+            row = session.get(User, user_id, with_for_update=True)
+            if row is None:
+                raise NotFound(f"There is no user {user_id}.")
+            if change.username is not None:
+                _call(session, row, change.username)
+            if change.display_name is not None:
+                _refuse_taken(session, row, change.display_name.strip().lower())
+            _apply(row, change)
+            if change.password is not None:
+                if row.remote:
+                    raise Invalid(f"The user {row.username!r} is remote and has no password here.")
+                row.password_hash = _hashed(change.password)
+            session.flush()
+            if weaker:
+                _keep_an_administrator(session)
+            if change.active is False or change.remote:
+                _end_sessions(session, user_id, but="")
+            elif change.password is not None:
+                _end_sessions(session, user_id, but=token)
+            if change.end_tokens:
+                tokens = (UserSession.user_id == user_id, UserSession.kind == ACCESS_TOKEN)
+                session.execute(
+                    update(UserSession).where(*tokens, UserSession.token_hash != digest(token)).values(revoked=True)
+                )
+            row.modified_at = now()
+            session.flush()
+            wake(session, changes.SUBJECT, SESSIONS)  # a follower of changes may have lost its session
+            log.info("%s changed the user %s: %s", caller.username, row.username, change.words)
+            return row
 
+    def set_active(self, caller: Caller, ids: Sequence[int], active: bool) -> list[tuple[int, str]]:
+        """Activates or deactivates users; returns for each the error, or None."""
+        found = []
+        for user_id in ids:
+            try:
+                self.patch(caller, user_id, UserChange(active=active))
+                found.append((user_id, ""))
+            except Forbidden:
+                raise
+            except ServiceError as error:
+                found.append((user_id, error.message))
+        return found
 
-def set_active(store: Store, caller: Caller, ids: Sequence[int], active: bool) -> list[tuple[int, str]]:
-    """Activates or deactivates users; returns for each the error, or None."""
-    found = []
-    for user_id in ids:
-        try:
-            patch(store, caller, user_id, UserChange(active=active))
-            found.append((user_id, ""))
-        except Forbidden:
-            raise
-        except ServiceError as error:
-            found.append((user_id, error.message))
-    return found
+    # -- what they have set for themselves ----------------------------------------------------------------------------
+    def settings(self, user_id: int) -> list[UserSetting]:
+        with self._store.transaction() as session:
+            query = select(UserSetting).where(UserSetting.user_id == user_id)
+            return list(session.scalars(query.order_by(UserSetting.storage_path, UserSetting.key)))
 
+    def set_settings(self, user_id: int, wanted: Sequence[tuple[str, str, str]]) -> None:
+        """Sets settings. `wanted`: storage path, key and value of each; an empty value removes the setting."""
+        last = {(path, key): value for path, key, value in wanted}
+        rows = [  # in one order, so that two requests never deadlock
+            {"user_id": user_id, "storage_path": path, "key": key, "value": value}
+            for (path, key), value in sorted(last.items())
+            if value
+        ]
+        gone = [where for where, value in last.items() if not value]
+        with self._store.transaction() as session:
+            if rows:
+                added = insert(UserSetting).values(rows)
+                same = (UserSetting.user_id, UserSetting.storage_path, UserSetting.key)
+                session.execute(added.on_conflict_do_update(index_elements=same, set_={"value": added.excluded.value}))
+            mine = (UserSetting.user_id == user_id, tuple_(UserSetting.storage_path, UserSetting.key).in_(gone))
+            session.execute(delete(UserSetting).where(*mine))
 
-# -- what they have set for themselves ----------------------------------------------------------------------------
-
-
-def settings(store: Store, user_id: int) -> list[UserSetting]:
-    with store.transaction() as session:
-        query = select(UserSetting).where(UserSetting.user_id == user_id)
-        return list(session.scalars(query.order_by(UserSetting.storage_path, UserSetting.key)))
-
-
-def set_settings(store: Store, user_id: int, wanted: Sequence[tuple[str, str, str]]) -> None:
-    """Sets settings. `wanted`: storage path, key and value of each; an empty value removes the setting."""
-    last = {(path, key): value for path, key, value in wanted}
-    rows = [  # in one order, so that two requests never deadlock
-        {"user_id": user_id, "storage_path": path, "key": key, "value": value}
-        for (path, key), value in sorted(last.items())
-        if value
-    ]
-    gone = [where for where, value in last.items() if not value]
-    with store.transaction() as session:
-        if rows:
-            added = insert(UserSetting).values(rows)
-            same = (UserSetting.user_id, UserSetting.storage_path, UserSetting.key)
-            session.execute(added.on_conflict_do_update(index_elements=same, set_={"value": added.excluded.value}))
-        mine = (UserSetting.user_id == user_id, tuple_(UserSetting.storage_path, UserSetting.key).in_(gone))
-        session.execute(delete(UserSetting).where(*mine))
-
-
-def reset_settings(store: Store, user_id: int) -> None:
-    with store.transaction() as session:
-        session.execute(delete(UserSetting).where(UserSetting.user_id == user_id))
+    def reset_settings(self, user_id: int) -> None:
+        with self._store.transaction() as session:
+            session.execute(delete(UserSetting).where(UserSetting.user_id == user_id))
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

@@ -14,51 +14,62 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, BarrierEntry
 from trainmaster.master.services import bounds
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.store import wake
 
 Json = dict[str, Any]
 
 
-def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
-    """Contributes to a barrier of `peers`; returns all contributions once they are complete, else None.
+class Barriers:
+    """The barriers of jobs."""
 
-    Calling it again with the same `request` changes nothing and returns the same. Raises NotFound, Invalid for more
-    than an attempt may keep.
-    """
-    size = bounds.check_entry(data, "A contribution to a barrier")
-    with store.transaction() as session:
-        if session.get(Allocation, allocation_id, with_for_update=True) is None:
-            raise NotFound(f"There is no allocation {allocation_id}.")
-        number = _number(session, allocation_id, kind, request)
-        if number is None:
-            bounds.check_entries("The barriers of an attempt", *_kept(session, allocation_id), size)
-            number = _next(session, allocation_id, kind, peers)
-            entry = {"allocation_id": allocation_id, "kind": kind, "request_uuid": request, "data": data}
-            session.add(BarrierEntry(**entry, number=number, size=size))
-            session.flush()
-        if _arrived(session, allocation_id, kind, number) < peers:
-            return None
-        earlier = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind, BarrierEntry.number < number)
-        session.execute(delete(BarrierEntry).where(*earlier))
-        wake(session, f"allocation:{allocation_id}")
-        return _together(session, allocation_id, kind, number)
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
+    def gather(self, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
+        """Contributes to a barrier of `peers`; returns all contributions once they are complete, else None.
 
-def missing(store: Store, allocation_id: str, kind: str, request: str, peers: int) -> list[int]:
-    """The ranks that have not yet arrived at a barrier; empty where its contributions name no ranks."""
-    with store.transaction() as session:
-        number = _number(session, allocation_id, kind, request)
-        here = [] if number is None else _together(session, allocation_id, kind, number)
-    ranks = {data.get("rank") for data in here}
-    return [rank for rank in range(peers) if rank not in ranks] if all(isinstance(rank, int) for rank in ranks) else []
+        Calling it again with the same `request` changes nothing and returns the same. Raises NotFound, Invalid for more
+        than an attempt may keep.
+        """
+        size = bounds.check_entry(data, "A contribution to a barrier")
+        with self._store.transaction() as session:
+            if session.get(Allocation, allocation_id, with_for_update=True) is None:
+                raise NotFound(f"There is no allocation {allocation_id}.")
+            number = _number(session, allocation_id, kind, request)
+            if number is None:
+                bounds.check_entries("The barriers of an attempt", *_kept(session, allocation_id), size)
+                number = _next(session, allocation_id, kind, peers)
+                entry = {"allocation_id": allocation_id, "kind": kind, "request_uuid": request, "data": data}
+                session.add(BarrierEntry(**entry, number=number, size=size))
+                session.flush()
+            if _arrived(session, allocation_id, kind, number) < peers:
+                return None
+            earlier = (
+                BarrierEntry.allocation_id == allocation_id,
+                BarrierEntry.kind == kind,
+                BarrierEntry.number < number,
+            )
+            session.execute(delete(BarrierEntry).where(*earlier))
+            wake(session, f"allocation:{allocation_id}")
+            return _together(session, allocation_id, kind, number)
 
+    def missing(self, allocation_id: str, kind: str, request: str, peers: int) -> list[int]:
+        """The ranks that have not yet arrived at a barrier; empty where its contributions name no ranks."""
+        with self._store.transaction() as session:
+            number = _number(session, allocation_id, kind, request)
+            here = [] if number is None else _together(session, allocation_id, kind, number)
+        ranks = {data.get("rank") for data in here}
+        return (
+            [rank for rank in range(peers) if rank not in ranks] if all(isinstance(rank, int) for rank in ranks) else []
+        )
 
-def remove_of_ended(store: Store) -> None:
-    """Removes what attempts that are over have contributed."""
-    over = (Allocation.id == BarrierEntry.allocation_id, Allocation.ended_at.is_not(None))
-    with store.transaction() as session:
-        session.execute(delete(BarrierEntry).where(*over).execution_options(synchronize_session=False))
+    def remove_of_ended(self) -> None:
+        """Removes what attempts that are over have contributed."""
+        over = (Allocation.id == BarrierEntry.allocation_id, Allocation.ended_at.is_not(None))
+        with self._store.transaction() as session:
+            session.execute(delete(BarrierEntry).where(*over).execution_options(synchronize_session=False))
 
 
 def _number(session: Session, allocation_id: str, kind: str, request: str) -> int | None:

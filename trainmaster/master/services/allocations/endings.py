@@ -24,10 +24,13 @@ from trainmaster.master.lifecycle.allocation import (
 from trainmaster.master.lifecycle.cancellation import Cancellation, needs_asking
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, SubmissionState
 from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator, locked_experiment
+from trainmaster.master.services.orchestration.experiment_orchestrator import (
+    ExperimentLock,
+    ExperimentOrchestrator,
+)
 from trainmaster.master.services.orchestration.task_orchestrator import locked_task
-from trainmaster.master.services.store import Settings, Store
 
 OUTPUT_LINES = 50  # of a job that failed before its runtime came up
 KEEP_FOLDER = 60.0  # seconds for which an ended job's folder stays: the job itself may still be ending
@@ -50,18 +53,174 @@ class Ending:
         return JobRef(row.token, row.native_id, row.cluster, row.run_as) if row.native_id is not None else None
 
 
-def ending(store: Store, cluster: str) -> list[Ending]:
-    taken = select(func.jsonb_object_agg(ReportStream.stream, ReportStream.acked)).where(
-        ReportStream.allocation_id == Allocation.id
-    )
-    query = (
-        select(Allocation, Trial.experiment_id, taken.scalar_subquery())
-        .outerjoin(Trial, Trial.id == Allocation.trial_id)
-        .where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), possibly_over())
-        .order_by(Allocation.created_at)
-    )
-    with store.autocommit() as session:
-        return [Ending(*row) for row in session.execute(query)]
+class Endings:
+    """Ends of attempts, in the database."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._experiment_lock = ExperimentLock(master)
+
+    def ending(self, cluster: str) -> list[Ending]:
+        taken = select(func.jsonb_object_agg(ReportStream.stream, ReportStream.acked)).where(
+            ReportStream.allocation_id == Allocation.id
+        )
+        query = (
+            select(Allocation, Trial.experiment_id, taken.scalar_subquery())
+            .outerjoin(Trial, Trial.id == Allocation.trial_id)
+            .where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), possibly_over())
+            .order_by(Allocation.created_at)
+        )
+        with self._store.autocommit() as session:
+            return [Ending(*row) for row in session.execute(query)]
+
+    def note_explanation(self, allocation_id: str, told: Explanation) -> None:
+        """Stores what the scheduler's accounting, or the job's files, report of a job that left the queue."""
+        with self._store.transaction() as session:
+            allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
+            if allocation.ended_at is not None:
+                return
+            known = dict(allocation.observed or {})
+            if told.state.terminal:
+                known |= {"text": told.text, "ended_seen_at": known.get("ended_seen_at") or epoch(now())}
+                known |= {"canceller": told.canceller.value, "script_began": told.script_began}
+                known["signal"] = signal_of(told.exit_code, told.exit_signal) or known.get("signal")
+                allocation.observed_state = told.state.value
+                allocation.exit_code = told.exit_code
+            elif told.state is not JobState.UNKNOWN and allocation.absent_since is not None:
+                # The scheduler has the job, and its listing left it out: the silence begins again.
+                allocation.absent_since = now()
+            allocation.observed = {**known, "asked": True}
+
+    def verdicts(self, endings: Sequence[Ending]) -> Iterator[Verdict]:
+        """Yields the verdicts of attempts whose end is certain by now."""
+        time = epoch(now())
+        for one in endings:
+            row = one.allocation
+            outcome = verdict(attempt_of(row), time, self._settings.lost_after)
+            if outcome is not None:
+                leased, taken, written = row.lease_job is not None, dict(one.taken or {}), _written(row)
+                complete = _complete(row, taken, written)
+                left = row.absent_since is not None or bool((row.observed or {}).get("ended_seen_at"))
+                yield Verdict(
+                    *(row.id, one.experiment_id, row.token, row.run_as, outcome),
+                    *(complete, leased, row.num_nodes, taken, written),
+                    left=left,
+                )
+
+    def note_flood(self, allocation_id: str, sentence: str) -> None:
+        """Notes in the task's log that the job flooded its folder."""
+        with self._store.transaction() as session:
+            allocation = session.get_one(Allocation, allocation_id)
+            log_store.say(session, allocation.task_id, sentence, "ERROR", allocation_id)
+
+    def end(self, allocation_id: str, outcome: Outcome) -> None:
+        """Closes an attempt and gives its end to its trial and experiment, or its task, in one transaction."""
+        with self._store.autocommit() as session:
+            query = select(Allocation.task_id, Trial.experiment_id).outerjoin(Trial, Trial.id == Allocation.trial_id)
+            row = session.execute(query.where(Allocation.id == allocation_id)).first()
+        if row is None:
+            return
+        if row.experiment_id is not None:
+            self.end_together(row.experiment_id, {allocation_id: outcome})
+            return
+        with self._store.transaction() as session, locked_task(session, self._settings, row.task_id) as orchestrator:
+            allocation = session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
+            if allocation.ended_at is None:
+                orchestrator.attempt_ended(allocation, outcome)
+
+    def end_together(self, experiment_id: int, outcomes: Mapping[str, Outcome]) -> None:
+        """The same for several attempts (by id) of one experiment: all or none of them."""
+        mine = Allocation.id.in_(outcomes)
+        of_trials = select(Trial).where(Trial.id.in_(select(Allocation.trial_id).where(mine))).order_by(Trial.id)
+        of_attempts = select(Allocation).where(mine).order_by(Allocation.id)
+        fresh = {"populate_existing": True}
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            found = orchestrator.session.scalars(of_trials.with_for_update(key_share=True), execution_options=fresh)
+            by_id = {trial.id: trial for trial in found}
+            for allocation in orchestrator.session.scalars(
+                of_attempts.with_for_update(), execution_options=fresh
+            ).all():
+                if allocation.ended_at is None and allocation.trial_id is not None:
+                    _end(orchestrator, allocation, by_id[allocation.trial_id], outcomes[allocation.id])
+
+    def rejected(self, allocation_id: str, why: str) -> None:
+        self.end(allocation_id, Outcome(OutcomeKind.REJECTED, f"The scheduler refuses the job: {why.rstrip('.')}"))
+
+    def quote_output(self, allocation_id: str, output: str) -> None:
+        """Copies the scheduler's capture of a job whose runtime never came up into the trial's log."""
+        lines = [line for line in output.splitlines() if line.strip()][-OUTPUT_LINES:]
+        with self._store.transaction() as session:
+            allocation = session.get_one(Allocation, allocation_id)
+            log_store.append(
+                session,
+                allocation.task_id,
+                allocation_id,
+                [log_store.NewLogLine(line, "ERROR", source="scheduler") for line in lines],
+            )
+
+    def withdraw(self, cluster: str) -> None:
+        """Ends attempts that must end and certainly never reached a scheduler."""
+        query = select(Allocation.id).where(
+            Allocation.dispatcher.in_((cluster, "")),
+            Allocation.ended_at.is_(None),
+            Allocation.kill_at.is_not(None),
+            Allocation.submission == SubmissionState.NEW.value,
+        )
+        with self._store.transaction() as session:
+            ids = list(session.scalars(query))
+        for allocation_id in ids:
+            self.end(allocation_id, Outcome(OutcomeKind.STOPPED, "It was withdrawn before it was submitted"))
+
+    def to_kill(self, cluster: str) -> list[tuple[str, JobRef | None]]:
+        """Attempts that must end and have not: (allocation, its job if the scheduler's id is known)."""
+        horizon = now() - dt.timedelta(seconds=RESEND_KILL)
+        query = select(Allocation).where(
+            Allocation.dispatcher == cluster,
+            Allocation.ended_at.is_(None),
+            Allocation.kill_at.is_not(None),
+            Allocation.submission == SubmissionState.SUBMITTED.value,
+            Allocation.kill_sent_at.is_(None) | (Allocation.kill_sent_at < horizon),
+        )
+        with self._store.transaction() as session:
+            rows = list(session.scalars(query.order_by(Allocation.id).with_for_update(skip_locked=True)))
+            for row in rows:
+                row.kill_sent_at = now()
+                row.state = later(AllocationState(row.state), AllocationState.TERMINATING).value
+        return [
+            (row.id, JobRef(row.token, row.native_id, row.cluster, row.run_as) if row.native_id else None)
+            for row in rows
+        ]
+
+    def enforce_deadlines(self) -> None:
+        """Ends attempts that were asked to leave and still run after their grace."""
+        with self._store.transaction() as session:
+            query = select(Allocation).where(
+                Allocation.ended_at.is_(None), Allocation.kill_at.is_(None), Allocation.preempt_deadline < now()
+            )
+            for allocation in session.scalars(query.order_by(Allocation.id).with_for_update(skip_locked=True)):
+                allocation.kill_at = now()
+                text = f"It did not leave in time ({allocation.preempt_reason}) and is ended now."
+                log_store.say(session, allocation.task_id, text, "WARNING", allocation.id)
+
+    def uncollected(self, cluster: str, limit: int, besides: Collection[str] = ()) -> list[tuple[str, str, str | None]]:
+        """Ended attempts whose job folder still has to be read and removed: (allocation, token, account). None of those
+        in `besides`."""
+        query = select(Allocation.id, Allocation.token, Allocation.run_as).where(
+            Allocation.dispatcher == cluster,
+            Allocation.ended_at < now() - dt.timedelta(seconds=KEEP_FOLDER),
+            ~Allocation.collected,
+            Allocation.id.not_in(besides),
+        )
+        with self._store.autocommit() as session:
+            return [
+                (row.id, row.token, row.run_as)
+                for row in session.execute(query.order_by(Allocation.ended_at).limit(limit))
+            ]
+
+    def collected(self, allocation_id: str) -> None:
+        with self._store.transaction() as session:
+            session.execute(update(Allocation).where(Allocation.id == allocation_id).values(collected=True))
 
 
 def possibly_over() -> ColumnElement[bool]:
@@ -105,25 +264,6 @@ def _is_doubted(attempt: Attempt) -> bool:
     return not ours and needs_asking(attempt.cancellation) and settled(attempt, epoch(now()))
 
 
-def note_explanation(store: Store, allocation_id: str, told: Explanation) -> None:
-    """Stores what the scheduler's accounting, or the job's files, report of a job that left the queue."""
-    with store.transaction() as session:
-        allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
-        if allocation.ended_at is not None:
-            return
-        known = dict(allocation.observed or {})
-        if told.state.terminal:
-            known |= {"text": told.text, "ended_seen_at": known.get("ended_seen_at") or epoch(now())}
-            known |= {"canceller": told.canceller.value, "script_began": told.script_began}
-            known["signal"] = signal_of(told.exit_code, told.exit_signal) or known.get("signal")
-            allocation.observed_state = told.state.value
-            allocation.exit_code = told.exit_code
-        elif told.state is not JobState.UNKNOWN and allocation.absent_since is not None:
-            # The scheduler has the job, and its listing left it out: the silence begins again.
-            allocation.absent_since = now()
-        allocation.observed = {**known, "asked": True}
-
-
 @dataclass(frozen=True)
 class Verdict:
     """`complete`: every report that the job wrote has been taken in, as far as its exit records tell. `leased`: its
@@ -144,23 +284,6 @@ class Verdict:
     left: bool
 
 
-def verdicts(settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]:
-    """Yields the verdicts of attempts whose end is certain by now."""
-    time = epoch(now())
-    for one in endings:
-        row = one.allocation
-        outcome = verdict(attempt_of(row), time, settings.lost_after)
-        if outcome is not None:
-            leased, taken, written = row.lease_job is not None, dict(one.taken or {}), _written(row)
-            complete = _complete(row, taken, written)
-            left = row.absent_since is not None or bool((row.observed or {}).get("ended_seen_at"))
-            yield Verdict(
-                *(row.id, one.experiment_id, row.token, row.run_as, outcome),
-                *(complete, leased, row.num_nodes, taken, written),
-                left=left,
-            )
-
-
 def _written(row: Allocation) -> dict[str, int]:
     written: dict[str, int] = {}
     for record in row.exits.values():
@@ -174,58 +297,12 @@ def _complete(row: Allocation, taken: Mapping[str, int], written: Mapping[str, i
     return all(taken.get(stream, 0) >= lines for stream, lines in written.items())
 
 
-def note_flood(store: Store, allocation_id: str, sentence: str) -> None:
-    """Notes in the task's log that the job flooded its folder."""
-    with store.transaction() as session:
-        allocation = session.get_one(Allocation, allocation_id)
-        log_store.say(session, allocation.task_id, sentence, "ERROR", allocation_id)
-
-
-def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) -> None:
-    """Closes an attempt and gives its end to its trial and experiment, or its task, in one transaction."""
-    with store.autocommit() as session:
-        query = select(Allocation.task_id, Trial.experiment_id).outerjoin(Trial, Trial.id == Allocation.trial_id)
-        row = session.execute(query.where(Allocation.id == allocation_id)).first()
-    if row is None:
-        return
-    if row.experiment_id is not None:
-        end_together(store, settings, row.experiment_id, {allocation_id: outcome})
-        return
-    with store.transaction() as session, locked_task(session, settings, row.task_id) as orchestrator:
-        allocation = session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
-        if allocation.ended_at is None:
-            orchestrator.attempt_ended(allocation, outcome)
-
-
-def end_together(store: Store, settings: Settings, experiment_id: int, outcomes: Mapping[str, Outcome]) -> None:
-    """The same for several attempts (by id) of one experiment: all or none of them."""
-    mine = Allocation.id.in_(outcomes)
-    of_trials = select(Trial).where(Trial.id.in_(select(Allocation.trial_id).where(mine))).order_by(Trial.id)
-    of_attempts = select(Allocation).where(mine).order_by(Allocation.id)
-    fresh = {"populate_existing": True}
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        found = orchestrator.session.scalars(of_trials.with_for_update(key_share=True), execution_options=fresh)
-        by_id = {trial.id: trial for trial in found}
-        for allocation in orchestrator.session.scalars(of_attempts.with_for_update(), execution_options=fresh).all():
-            if allocation.ended_at is None and allocation.trial_id is not None:
-                _end(orchestrator, allocation, by_id[allocation.trial_id], outcomes[allocation.id])
-
-
 def _end(orchestrator: ExperimentOrchestrator, allocation: Allocation, trial: Trial, outcome: Outcome) -> None:
     if outcome.exit_code is not None:
         allocation.exit_code = outcome.exit_code
     saved = trial.checkpoint_count > allocation.checkpoints_before
     orchestrator.allocation_ended(
         allocation, trials.AllocationEnded(outcome.kind, outcome.text, saved, final=outcome.final)
-    )
-
-
-def rejected(store: Store, settings: Settings, allocation_id: str, why: str) -> None:
-    end(
-        store,
-        settings,
-        allocation_id,
-        Outcome(OutcomeKind.REJECTED, f"The scheduler refuses the job: {why.rstrip('.')}"),
     )
 
 
@@ -236,87 +313,6 @@ def with_cause(found: Verdict, why: NotStarted | None) -> Verdict:
     kind = OutcomeKind.REJECTED if why.final else OutcomeKind.FAILED
     kind = OutcomeKind.INFRASTRUCTURE if why.uncharged else kind
     return replace(found, outcome=replace(found.outcome, kind=kind, text=why.text))
-
-
-def quote_output(store: Store, allocation_id: str, output: str) -> None:
-    """Copies the scheduler's capture of a job whose runtime never came up into the trial's log."""
-    lines = [line for line in output.splitlines() if line.strip()][-OUTPUT_LINES:]
-    with store.transaction() as session:
-        allocation = session.get_one(Allocation, allocation_id)
-        log_store.append(
-            session,
-            allocation.task_id,
-            allocation_id,
-            [log_store.NewLogLine(line, "ERROR", source="scheduler") for line in lines],
-        )
-
-
-def withdraw(store: Store, settings: Settings, cluster: str) -> None:
-    """Ends attempts that must end and certainly never reached a scheduler."""
-    query = select(Allocation.id).where(
-        Allocation.dispatcher.in_((cluster, "")),
-        Allocation.ended_at.is_(None),
-        Allocation.kill_at.is_not(None),
-        Allocation.submission == SubmissionState.NEW.value,
-    )
-    with store.transaction() as session:
-        ids = list(session.scalars(query))
-    for allocation_id in ids:
-        end(store, settings, allocation_id, Outcome(OutcomeKind.STOPPED, "It was withdrawn before it was submitted"))
-
-
-def to_kill(store: Store, cluster: str) -> list[tuple[str, JobRef | None]]:
-    """Attempts that must end and have not: (allocation, its job if the scheduler's id is known)."""
-    horizon = now() - dt.timedelta(seconds=RESEND_KILL)
-    query = select(Allocation).where(
-        Allocation.dispatcher == cluster,
-        Allocation.ended_at.is_(None),
-        Allocation.kill_at.is_not(None),
-        Allocation.submission == SubmissionState.SUBMITTED.value,
-        Allocation.kill_sent_at.is_(None) | (Allocation.kill_sent_at < horizon),
-    )
-    with store.transaction() as session:
-        rows = list(session.scalars(query.order_by(Allocation.id).with_for_update(skip_locked=True)))
-        for row in rows:
-            row.kill_sent_at = now()
-            row.state = later(AllocationState(row.state), AllocationState.TERMINATING).value
-    return [
-        (row.id, JobRef(row.token, row.native_id, row.cluster, row.run_as) if row.native_id else None) for row in rows
-    ]
-
-
-def enforce_deadlines(store: Store) -> None:
-    """Ends attempts that were asked to leave and still run after their grace."""
-    with store.transaction() as session:
-        query = select(Allocation).where(
-            Allocation.ended_at.is_(None), Allocation.kill_at.is_(None), Allocation.preempt_deadline < now()
-        )
-        for allocation in session.scalars(query.order_by(Allocation.id).with_for_update(skip_locked=True)):
-            allocation.kill_at = now()
-            text = f"It did not leave in time ({allocation.preempt_reason}) and is ended now."
-            log_store.say(session, allocation.task_id, text, "WARNING", allocation.id)
-
-
-def uncollected(
-    store: Store, cluster: str, limit: int, besides: Collection[str] = ()
-) -> list[tuple[str, str, str | None]]:
-    """Ended attempts whose job folder still has to be read and removed: (allocation, token, account). None of those in
-    `besides`."""
-    query = select(Allocation.id, Allocation.token, Allocation.run_as).where(
-        Allocation.dispatcher == cluster,
-        Allocation.ended_at < now() - dt.timedelta(seconds=KEEP_FOLDER),
-        ~Allocation.collected,
-        Allocation.id.not_in(besides),
-    )
-    with store.autocommit() as session:
-        return [
-            (row.id, row.token, row.run_as) for row in session.execute(query.order_by(Allocation.ended_at).limit(limit))
-        ]
-
-
-def collected(store: Store, allocation_id: str) -> None:
-    with store.transaction() as session:
-        session.execute(update(Allocation).where(Allocation.id == allocation_id).values(collected=True))
 
 
 def attempt_of(allocation: Allocation) -> Attempt:

@@ -14,14 +14,15 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation
-from trainmaster.master.services.allocations import exit_schema, job_log, job_reports, leases, metric_batches
-from trainmaster.master.services.allocations.job_log import Json, StreamBatch
-from trainmaster.master.services.allocations.metric_batches import ReportCall
+from trainmaster.master.services.allocations import exit_schema, job_log, job_reports, leases
+from trainmaster.master.services.allocations.job_log import JobLogs, Json, StreamBatch
+from trainmaster.master.services.allocations.metric_batches import ReportBatches, ReportCall
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound, ServiceError
 from trainmaster.master.services.group_commit import Alone, only
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.store import wake
 
 Taken = dict[str, int]
 """How much of each stream has been taken in."""
@@ -36,57 +37,63 @@ class ExitReport:
     rest: Sequence[StreamBatch] = ()
 
 
-def take_exits(
-    store: Store, settings: Settings, words: Sequence[ExitReport], *, wait: bool = True
-) -> list[Taken | Exception]:
-    """Note how nodes of different attempts ended, and take in what was left of their streams. The controller draws the
-    conclusions. It is repeatable: what was said before is left as it is, and records that were taken in are skipped.
+class ExitReports:
+    """Exit records that jobs send."""
 
-    The outcomes are in the order of the words: how much of the streams has been taken in; Invalid for what no runtime
-    says, NotFound. Without `wait` those are left `Alone` that bring reports or lines that somebody waits for, or are of
-    an attempt that somebody else holds. Raises Invalid for lines that cannot be stored. Everybody locks attempts, then
-    streams, then logs, each in the order of their ids.
-    """
-    outcomes: dict[str, Taken | Exception] = {}
-    records: dict[str, Json] = {}
-    lines: dict[str, Sequence[StreamBatch]] = {}
-    taken: dict[str, Taken] = {}
-    for word in words:
-        name = word.allocation_id
-        try:
-            record = exit_schema.checked(word.record)
-            if wait:
-                taken[name] = _take_reports(store, settings, word)
-            elif any(piece.stream == "core" for piece in word.rest):
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._job_logs = JobLogs(master)
+        self._report_batches = ReportBatches(master)
+
+    def take_exits(self, words: Sequence[ExitReport], *, wait: bool = True) -> list[Taken | Exception]:
+        """Note how nodes of different attempts ended, and take in what was left of their streams. The controller draws
+        the conclusions. It is repeatable: what was said before is left as it is, and records that were taken in are
+        skipped.
+
+        The outcomes are in the order of the words: how much of the streams has been taken in; Invalid for what no
+        runtime says, NotFound. Without `wait` those are left `Alone` that bring reports or lines that somebody waits
+        for, or are of an attempt that somebody else holds. Raises Invalid for lines that cannot be stored. Everybody
+        locks attempts, then streams, then logs, each in the order of their ids."""
+        outcomes: dict[str, Taken | Exception] = {}
+        records: dict[str, Json] = {}
+        lines: dict[str, Sequence[StreamBatch]] = {}
+        taken: dict[str, Taken] = {}
+        for word in words:
+            name = word.allocation_id
+            try:
+                record = exit_schema.checked(word.record)
+                if wait:
+                    taken[name] = self._take_reports(word)
+                elif any(piece.stream == "core" for piece in word.rest):
+                    continue
+                else:
+                    taken[name] = {}
+            except ServiceError as error:
+                outcomes[name] = error
                 continue
-            else:
-                taken[name] = {}
-        except ServiceError as error:
-            outcomes[name] = error
-            continue
-        records[name], lines[name] = record, [piece for piece in word.rest if piece.stream != "core"]
-    if wait:
-        job_log.apply_log_policies(store, lines)
-    else:
-        watched = job_log.matches(store, lines)
-        records = {name: record for name, record in records.items() if name not in watched}
-    if records:
-        with job_reports.storing("The last records"), store.transaction() as session:
-            heads = _heads(session, lines, records, wait=wait)
-            outcomes |= _take(session, heads, records, lines, taken)
-    for word in words:
-        name = word.allocation_id
-        if name not in outcomes:
-            outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else Alone()
-    return [outcomes[word.allocation_id] for word in words]
+            records[name], lines[name] = record, [piece for piece in word.rest if piece.stream != "core"]
+        if wait:
+            self._job_logs.apply_log_policies(lines)
+        else:
+            watched = self._job_logs.matches(lines)
+            records = {name: record for name, record in records.items() if name not in watched}
+        if records:
+            with job_reports.storing("The last records"), self._store.transaction() as session:
+                heads = _heads(session, lines, records, wait=wait)
+                outcomes |= _take(session, heads, records, lines, taken)
+        for word in words:
+            name = word.allocation_id
+            if name not in outcomes:
+                outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else Alone()
+        return [outcomes[word.allocation_id] for word in words]
 
-
-def _take_reports(store: Store, settings: Settings, word: ExitReport) -> Taken:
-    return {
-        piece.stream: only(metric_batches.take_reports(store, settings, [ReportCall(word.allocation_id, piece)])).acked
-        for piece in word.rest
-        if piece.stream == "core"
-    }
+    def _take_reports(self, word: ExitReport) -> Taken:
+        return {
+            piece.stream: only(self._report_batches.take_reports([ReportCall(word.allocation_id, piece)])).acked
+            for piece in word.rest
+            if piece.stream == "core"
+        }
 
 
 def _heads(

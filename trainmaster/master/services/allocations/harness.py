@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from trainmaster.master.db.tables import Allocation, AllocationNode, Task
 from trainmaster.master.services import bounds
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
 
@@ -24,44 +24,48 @@ class HarnessRendezvous:
     slots: list[int]
 
 
-def note_accelerators(store: Store, allocation_id: str, data: Mapping[str, Any]) -> None:
-    """Stores the devices of a container of an attempt; a new report replaces the container's earlier one. Raises
-    NotFound, Invalid for more than an attempt may keep."""
-    size = bounds.check_entry(data, "The report of a container's devices")
-    with store.transaction() as session:
-        row = _locked(session.get(Allocation, allocation_id, with_for_update=True), allocation_id)
-        others = [known for known in row.accelerators or [] if known.get("containerId") != data.get("containerId")]
-        bounds.check_entries("The devices of an attempt", len(others), len(json.dumps(others)), size)
-        row.accelerators = [*others, {**data, "allocationId": allocation_id, "taskId": row.task_id}]
+class HarnessReports:
+    """What the published harness reports and asks outside of our runtime."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def accelerators(store: Store, task_id: str) -> list[Json]:
-    """Devices of all attempts of a task. Raises NotFound."""
-    with store.transaction() as session:
-        if session.get(Task, task_id) is None:
-            raise NotFound(f"There is no task {task_id}.")
-        query = select(Allocation.accelerators, Allocation.pool).where(Allocation.task_id == task_id)
-        found = session.execute(query.order_by(Allocation.attempt)).all()
-    return [{**data, "resourcePool": pool} for known, pool in found for data in known or []]
+    def note_accelerators(self, allocation_id: str, data: Mapping[str, Any]) -> None:
+        """Stores the devices of a container of an attempt; a new report replaces the container's earlier one. Raises
+        NotFound, Invalid for more than an attempt may keep."""
+        size = bounds.check_entry(data, "The report of a container's devices")
+        with self._store.transaction() as session:
+            row = _locked(session.get(Allocation, allocation_id, with_for_update=True), allocation_id)
+            others = [known for known in row.accelerators or [] if known.get("containerId") != data.get("containerId")]
+            bounds.check_entries("The devices of an attempt", len(others), len(json.dumps(others)), size)
+            row.accelerators = [*others, {**data, "allocationId": allocation_id, "taskId": row.task_id}]
 
+    def accelerators(self, task_id: str) -> list[Json]:
+        """Devices of all attempts of a task. Raises NotFound."""
+        with self._store.transaction() as session:
+            if session.get(Task, task_id) is None:
+                raise NotFound(f"There is no task {task_id}.")
+            query = select(Allocation.accelerators, Allocation.pool).where(Allocation.task_id == task_id)
+            found = session.execute(query.order_by(Allocation.attempt)).all()
+        return [{**data, "resourcePool": pool} for known, pool in found for data in known or []]
 
-def rendezvous(store: Store, allocation_id: str, resources_id: str) -> HarnessRendezvous | None:
-    """Addresses of all nodes of an attempt, once all have arrived; None before. `resources_id` is a node's name, its
-    rank or its number among the containers."""
-    with store.transaction() as session:
-        row = _locked(session.get(Allocation, allocation_id), allocation_id)
-        query = (
-            select(AllocationNode)
-            .where(AllocationNode.allocation_id == allocation_id)
-            .order_by(AllocationNode.node_rank)
+    def rendezvous(self, allocation_id: str, resources_id: str) -> HarnessRendezvous | None:
+        """Addresses of all nodes of an attempt, once all have arrived; None before. `resources_id` is a node's name,
+        its rank or its number among the containers."""
+        with self._store.transaction() as session:
+            row = _locked(session.get(Allocation, allocation_id), allocation_id)
+            query = (
+                select(AllocationNode)
+                .where(AllocationNode.allocation_id == allocation_id)
+                .order_by(AllocationNode.node_rank)
+            )
+            nodes = list(session.scalars(query))
+        if row.leased_at is None or len(nodes) < row.num_nodes:
+            return None
+        mine = next((node for node in nodes if resources_id in (node.name, str(node.node_rank))), nodes[0])
+        return HarnessRendezvous(
+            [next(iter(node.addresses), node.name) for node in nodes], mine.node_rank, list(mine.slot_ids)
         )
-        nodes = list(session.scalars(query))
-    if row.leased_at is None or len(nodes) < row.num_nodes:
-        return None
-    mine = next((node for node in nodes if resources_id in (node.name, str(node.node_rank))), nodes[0])
-    return HarnessRendezvous(
-        [next(iter(node.addresses), node.name) for node in nodes], mine.node_rank, list(mine.slot_ids)
-    )
 
 
 def _locked(row: Allocation | None, allocation_id: str) -> Allocation:

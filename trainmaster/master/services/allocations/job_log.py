@@ -14,10 +14,12 @@ from sqlalchemy.orm import Session
 from trainmaster.config.limits import in_force
 from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStream, Trial
 from trainmaster.master.services.clock import from_epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.events import log_watch
+from trainmaster.master.services.events.log_watch import LogWatch
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.store import wake
 
 Json = dict[str, Any]
 Names = Mapping[str, str]
@@ -39,25 +41,31 @@ class StreamBatch:
         return int(tail) if tail.isdigit() else 0
 
 
-def apply_log_policies(store: Store, written: Mapping[str, Sequence[StreamBatch]]) -> None:
-    """Applies log policies of experiments, and webhooks, to lines that attempts (by id) wrote. It comes before the
-    lines are stored, and must not wait for a lock while its caller holds any. Doing it again changes nothing."""
-    for task_id, found in matches(store, written).values():
-        log_watch.act(store, task_id, found)
+class JobLogs:
+    """Policies for the log lines of jobs."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._log_watch = LogWatch(master)
 
-def matches(store: Store, written: Mapping[str, Sequence[StreamBatch]]) -> dict[str, tuple[str, log_watch.LogMatch]]:
-    """For attempts whose lines match: the task, and the matches."""
-    watched = {name: some for name, pieces in written.items() if (some := [p for p in pieces if _has_lines(p)])}
-    if not watched:
-        return {}
-    ranks = {piece.rank for pieces in watched.values() for piece in pieces}
-    with store.autocommit() as session:
-        rows = session.execute(_WATCHED, {"ids": list(watched), "ranks": sorted(ranks)}).all()
-    found = (
-        (row, log_watch.matching(row.waited, partial(_lines_in, watched[row.id], row.names or {}))) for row in rows
-    )
-    return {row.id: (row.task_id, each) for row, each in found if each is not None}
+    def apply_log_policies(self, written: Mapping[str, Sequence[StreamBatch]]) -> None:
+        """Applies log policies of experiments, and webhooks, to lines that attempts (by id) wrote. It comes before the
+        lines are stored, and must not wait for a lock while its caller holds any. Doing it again changes nothing."""
+        for task_id, found in self.matches(written).values():
+            self._log_watch.act(task_id, found)
+
+    def matches(self, written: Mapping[str, Sequence[StreamBatch]]) -> dict[str, tuple[str, log_watch.LogMatch]]:
+        """For attempts whose lines match: the task, and the matches."""
+        watched = {name: some for name, pieces in written.items() if (some := [p for p in pieces if _has_lines(p)])}
+        if not watched:
+            return {}
+        ranks = {piece.rank for pieces in watched.values() for piece in pieces}
+        with self._store.autocommit() as session:
+            rows = session.execute(_WATCHED, {"ids": list(watched), "ranks": sorted(ranks)}).all()
+        found = (
+            (row, log_watch.matching(row.waited, partial(_lines_in, watched[row.id], row.names or {}))) for row in rows
+        )
+        return {row.id: (row.task_id, each) for row, each in found if each is not None}
 
 
 def _has_lines(piece: StreamBatch) -> bool:

@@ -20,8 +20,9 @@ from trainmaster.master.search import awaited
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.allocations import job_log
-from trainmaster.master.services.allocations.job_log import Json, StreamBatch
+from trainmaster.master.services.allocations.job_log import JobLogs, Json, StreamBatch
 from trainmaster.master.services.clock import from_epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound, Unauthenticated
 from trainmaster.master.services.files.declared_storage import ELSEWHERE, believed, is_bucket, number_of
 from trainmaster.master.services.files.user_files import check_id
@@ -30,7 +31,6 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentOrchestrator,
     locked_experiment_in,
 )
-from trainmaster.master.services.store import Settings, Store
 
 HEARTBEAT_GRAIN = 2.0  # seconds: a heartbeat is stored no more often than this
 
@@ -42,25 +42,80 @@ class ReportAnswer:
     gone: bool  # the attempt has ended for the master: leave
 
 
-def preemptions(store: Store, allocations: Sequence[str]) -> list[str | Exception | None]:
-    """For each allocation the reason of the preemption request, None without one, or an error; one query for all.
+class JobReports:
+    """Records of jobs one by one, and preemption requests to them."""
 
-    The errors: NotFound, and Unauthenticated where the attempt ended too long ago for its token to count.
-    """
-    columns = Allocation.id, Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at
-    with store.autocommit() as session:
-        rows = session.execute(select(*columns).where(Allocation.id == any_(literal(allocations, ARRAY(Text)))))
-        found = {row.id: row for row in rows}
-    reasons: list[str | Exception | None] = []
-    for allocation_id in allocations:
-        row = found.get(allocation_id)
-        if row is None:
-            reasons.append(NotFound(f"There is no allocation {allocation_id}."))
-        elif row.ended_at is not None:
-            reasons.append(_left_at(row.ended_at, row.preempt_reason))
-        else:
-            reasons.append((row.preempt_reason or "asked to") if row.preempt_at is not None else None)
-    return reasons
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._job_logs = JobLogs(master)
+
+    def preemptions(self, allocations: Sequence[str]) -> list[str | Exception | None]:
+        """For each allocation the reason of the preemption request, None without one, or an error; one query for all.
+
+        The errors: NotFound, and Unauthenticated where the attempt ended too long ago for its token to count.
+        """
+        columns = Allocation.id, Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at
+        with self._store.autocommit() as session:
+            rows = session.execute(select(*columns).where(Allocation.id == any_(literal(allocations, ARRAY(Text)))))
+            found = {row.id: row for row in rows}
+        reasons: list[str | Exception | None] = []
+        for allocation_id in allocations:
+            row = found.get(allocation_id)
+            if row is None:
+                reasons.append(NotFound(f"There is no allocation {allocation_id}."))
+            elif row.ended_at is not None:
+                reasons.append(_left_at(row.ended_at, row.preempt_reason))
+            else:
+                reasons.append((row.preempt_reason or "asked to") if row.preempt_at is not None else None)
+        return reasons
+
+    def acknowledge_preemption(self, allocation_id: str) -> None:
+        with self._store.transaction() as session:
+            _locked(session, allocation_id).preempt_acked = True
+
+    def pending_preemption(self, allocation_id: str, reason: str) -> None:
+        """Takes in a job's own notice that it must leave (the scheduler warned it), so that all its ranks receive
+        it."""
+        with self._store.transaction() as session:
+            allocation = _locked(session, allocation_id)
+            job_log.note_pending_preemption(session, allocation, reason)
+
+    def take_records(self, allocation_id: str, piece: StreamBatch, *, replayed: bool = False) -> ReportAnswer:
+        """Takes in records of one stream, each exactly once, in order, in one transaction with every decision that they
+        cause. Raises Invalid for records that cannot be stored, NotFound."""
+        self._job_logs.apply_log_policies({allocation_id: [piece]})
+        with storing(f"Records {piece.first} and following of {piece.stream}"), self._store.transaction() as session:
+            head = session.execute(job_log.HEAD, {"ids": [allocation_id], "ranks": [piece.rank]}).first()
+            if head is None:
+                raise NotFound(f"There is no allocation {allocation_id}.")
+            allocation, experiment_id = head.Allocation, head.experiment_id
+            if not replayed:
+                check_counts(allocation.ended_at)
+            if (
+                piece.stream == "core"
+                and piece.records
+                and experiment_id is not None
+                and allocation.trial_id is not None
+            ):
+                with locked_experiment_in(session, self._settings, experiment_id) as orchestrator:
+                    acked = _take_core(session, orchestrator, allocation_id, allocation.trial_id, piece)
+                session.flush()
+                session.refresh(allocation)
+                if not replayed:
+                    _sign_of_life(allocation)
+            else:
+                if not replayed:
+                    _sign_of_life(allocation)
+                session.flush()  # as at the exit, its lock comes before the stream's; the log's must be the last one
+                acked = job_log.take_lines(session, allocation, piece, head.names or {})
+            gone = allocation.ended_at is not None or allocation.kill_at is not None
+            preempt = allocation.preempt_reason or "asked to" if allocation.preempt_at is not None else None
+        return ReportAnswer(acked, preempt, gone)
+
+    def set_trial_status(self, trial_id: int, status: str) -> None:
+        with self._store.transaction() as session:
+            session.execute(update(Trial).where(Trial.id == trial_id).values(runner_state=status[:200]))
 
 
 def _left_at(ended_at: dt.datetime, reason: str | None) -> str | Unauthenticated:
@@ -71,48 +126,6 @@ def _left_at(ended_at: dt.datetime, reason: str | None) -> str | Unauthenticated
     return reason or "the attempt is over"
 
 
-def acknowledge_preemption(store: Store, allocation_id: str) -> None:
-    with store.transaction() as session:
-        _locked(session, allocation_id).preempt_acked = True
-
-
-def pending_preemption(store: Store, allocation_id: str, reason: str) -> None:
-    """Takes in a job's own notice that it must leave (the scheduler warned it), so that all its ranks receive it."""
-    with store.transaction() as session:
-        allocation = _locked(session, allocation_id)
-        job_log.note_pending_preemption(session, allocation, reason)
-
-
-def take_records(
-    store: Store, settings: Settings, allocation_id: str, piece: StreamBatch, *, replayed: bool = False
-) -> ReportAnswer:
-    """Takes in records of one stream, each exactly once, in order, in one transaction with every decision that they
-    cause. Raises Invalid for records that cannot be stored, NotFound."""
-    job_log.apply_log_policies(store, {allocation_id: [piece]})
-    with storing(f"Records {piece.first} and following of {piece.stream}"), store.transaction() as session:
-        head = session.execute(job_log.HEAD, {"ids": [allocation_id], "ranks": [piece.rank]}).first()
-        if head is None:
-            raise NotFound(f"There is no allocation {allocation_id}.")
-        allocation, experiment_id = head.Allocation, head.experiment_id
-        if not replayed:
-            check_counts(allocation.ended_at)
-        if piece.stream == "core" and piece.records and experiment_id is not None and allocation.trial_id is not None:
-            with locked_experiment_in(session, settings, experiment_id) as orchestrator:
-                acked = _take_core(session, orchestrator, allocation_id, allocation.trial_id, piece)
-            session.flush()
-            session.refresh(allocation)
-            if not replayed:
-                _sign_of_life(allocation)
-        else:
-            if not replayed:
-                _sign_of_life(allocation)
-            session.flush()  # as at the exit, its lock comes before the stream's; the log's must be the last one
-            acked = job_log.take_lines(session, allocation, piece, head.names or {})
-        gone = allocation.ended_at is not None or allocation.kill_at is not None
-        preempt = allocation.preempt_reason or "asked to" if allocation.preempt_at is not None else None
-    return ReportAnswer(acked, preempt, gone)
-
-
 @contextmanager
 def storing(what: str) -> Iterator[None]:
     """Turns values that cannot be stored into Invalid, in the block: a text with a NUL, a number beyond all columns.
@@ -121,11 +134,6 @@ def storing(what: str) -> Iterator[None]:
         yield
     except (DataError, TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"{what} cannot be stored: {error!r:.300}.") from error
-
-
-def set_trial_status(store: Store, trial_id: int, status: str) -> None:
-    with store.transaction() as session:
-        session.execute(update(Trial).where(Trial.id == trial_id).values(runner_state=status[:200]))
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from trainmaster.master.db.tables import (
 )
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
-from trainmaster.master.services.access.identity import owner_token
+from trainmaster.master.services.access.identity import Identities
 from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.files import archives
 from trainmaster.master.services.group_commit import Alone
@@ -33,7 +34,7 @@ from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import TENSORBOARD
 from trainmaster.master.services.scheduling import job_spec, task_spec
 from trainmaster.master.services.scheduling.observations import DOUBLES
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.store import wake
 
 Json = dict[str, Any]
 STARTED_AGAIN = "The scheduler lost the job's first run and started the job again."
@@ -54,59 +55,81 @@ class LeaseRequest:
     peer: str = ""  # where it speaks from, as seen here
 
 
-def lease(
-    store: Store,
-    settings: Settings,
-    requests: Sequence[LeaseRequest],
-    slot_types: Mapping[str, str],
-    *,
-    wait: bool = True,
-) -> list[Json | Exception]:
-    """Bind allocations to the first job that asks, and each of their nodes to the first run there. Asking again with
-    the same `run_id` changes nothing. `slot_types`: by pool.
+class Leases:
+    """Leases of attempts to jobs."""
 
-    The outcomes are in the order of the requests, which are for different allocations: the work; Invalid for what
-    cannot be a node of the job; Conflict for any other job, for another run of the same job, and for an attempt that is
-    over: that job must leave; NotFound. Without `wait` those are left `Alone` whose allocations somebody else holds.
-    """
-    asked = {request.allocation_id: request for request in requests}
-    outcomes: dict[str, Json | Exception] = {}
-    notes = log_store.Notes()
-    with store.transaction() as session:
-        query = _LEASE.with_for_update(of=Allocation, skip_locked=not wait)
-        rows = {row.Allocation.id: row for row in session.execute(query, {"ids": list(asked)})}
-        for name, row in rows.items():
-            if refusal := _refusal(row.Allocation, asked[name]):
-                outcomes[name] = Conflict(refusal)
-            elif refusal := _miscount(row.Allocation, asked[name]):
-                outcomes[name] = Invalid(refusal)
-        joining = [asked[name] for name in rows if name not in outcomes]
-        new = _join(session, joining)
-        streams: list[Json] = []
-        runs = _runs(session, [request for request in joining if request.allocation_id not in new])
-        for request in joining:
-            name, row = request.allocation_id, rows[request.allocation_id]
-            if name in new or runs[name] == request.run_id:
-                joined = _grant(session, row.Allocation, request)
-                outcomes[name] = _work(session, settings, row, slot_types.get(row.Allocation.pool, "cpu"))
-                if name in new and row.Trial is not None:
-                    streams.append({"allocation_id": name, "stream": "core", "acked": 0})
-                if name in new:
-                    _log_start(notes, row.Allocation, request, joined)
-            else:
-                _judge_as_lost(notes, row.Allocation, request)
-                outcomes[name] = Conflict(
-                    f"Job {request.job_id} was started again by its scheduler; the attempt {name} ends with its first "
-                    "run."
-                )
-        if streams:  # so that the first reports need not be taken in by themselves
-            session.connection().execute(_NEW_STREAMS, sorted(streams, key=itemgetter("allocation_id")))
-        notes.write(session)
-    for request in requests:
-        name = request.allocation_id
-        if name not in outcomes:
-            outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else Alone()
-    return [outcomes[request.allocation_id] for request in requests]
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._identities = Identities(master)
+
+    def lease(
+        self,
+        requests: Sequence[LeaseRequest],
+        slot_types: Mapping[str, str],
+        *,
+        wait: bool = True,
+    ) -> list[Json | Exception]:
+        """Bind allocations to the first job that asks, and each of their nodes to the first run there. Asking again
+        with the same `run_id` changes nothing. `slot_types`: by pool.
+
+        The outcomes are in the order of the requests, which are for different allocations: the work; Invalid for what
+        cannot be a node of the job; Conflict for any other job, for another run of the same job, and for an attempt
+        that is over: that job must leave; NotFound. Without `wait` those are left `Alone` whose allocations somebody
+        else holds."""
+        asked = {request.allocation_id: request for request in requests}
+        outcomes: dict[str, Json | Exception] = {}
+        notes = log_store.Notes()
+        with self._store.transaction() as session:
+            query = _LEASE.with_for_update(of=Allocation, skip_locked=not wait)
+            rows = {row.Allocation.id: row for row in session.execute(query, {"ids": list(asked)})}
+            for name, row in rows.items():
+                if refusal := _refusal(row.Allocation, asked[name]):
+                    outcomes[name] = Conflict(refusal)
+                elif refusal := _miscount(row.Allocation, asked[name]):
+                    outcomes[name] = Invalid(refusal)
+            joining = [asked[name] for name in rows if name not in outcomes]
+            new = _join(session, joining)
+            streams: list[Json] = []
+            runs = _runs(session, [request for request in joining if request.allocation_id not in new])
+            for request in joining:
+                name, row = request.allocation_id, rows[request.allocation_id]
+                if name in new or runs[name] == request.run_id:
+                    joined = _grant(session, row.Allocation, request)
+                    outcomes[name] = self._work(session, row, slot_types.get(row.Allocation.pool, "cpu"))
+                    if name in new and row.Trial is not None:
+                        streams.append({"allocation_id": name, "stream": "core", "acked": 0})
+                    if name in new:
+                        _log_start(notes, row.Allocation, request, joined)
+                else:
+                    _judge_as_lost(notes, row.Allocation, request)
+                    outcomes[name] = Conflict(
+                        f"Job {request.job_id} was started again by its scheduler; the attempt {name} ends with its "
+                        "first run."
+                    )
+            if streams:  # so that the first reports need not be taken in by themselves
+                session.connection().execute(_NEW_STREAMS, sorted(streams, key=itemgetter("allocation_id")))
+            notes.write(session)
+        for request in requests:
+            name = request.allocation_id
+            if name not in outcomes:
+                outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else Alone()
+        return [outcomes[request.allocation_id] for request in requests]
+
+    def _work(self, session: Session, found: Row[Any], slot_type: str) -> Json:
+        allocation: Allocation = found.Allocation
+        if allocation.trial_id is None:
+            work = task_spec.work_for(session, allocation, slot_type)
+        elif found.Trial is None:
+            raise NotFound(f"The trial of the attempt {allocation.id} has been deleted.")
+        else:
+            work = job_spec.work_for(found.Experiment, found.Trial, allocation, slot_type, found.username)
+            work["trial"]["steps_completed"] = found.steps or 0
+            work["files"] = archives.listed(found.archive)
+            work["limits"] = {key: getattr(self._settings.limits, key) for key in ("metric_name", "report_values")}
+        # Empty for a TensorBoard: no code of its owner runs in it.
+        mine = "" if work["task_type"] == TENSORBOARD else self._identities.owner_token(allocation.id, allocation.token)
+        return {**work, "owner_token": mine}
 
 
 def _refusal(allocation: Allocation, request: LeaseRequest) -> str:
@@ -198,22 +221,6 @@ def _log_start(notes: log_store.Notes, allocation: Allocation, request: LeaseReq
     who = "New trial runner: attempt" if allocation.trial_id is not None else "Attempt"
     text = f"{who} {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}."
     notes.say(allocation.task_id, text, allocation_id=allocation.id)
-
-
-def _work(session: Session, settings: Settings, found: Row[Any], slot_type: str) -> Json:
-    allocation: Allocation = found.Allocation
-    if allocation.trial_id is None:
-        work = task_spec.work_for(session, allocation, slot_type)
-    elif found.Trial is None:
-        raise NotFound(f"The trial of the attempt {allocation.id} has been deleted.")
-    else:
-        work = job_spec.work_for(found.Experiment, found.Trial, allocation, slot_type, found.username)
-        work["trial"]["steps_completed"] = found.steps or 0
-        work["files"] = archives.listed(found.archive)
-        work["limits"] = {key: getattr(settings.limits, key) for key in ("metric_name", "report_values")}
-    # Empty for a TensorBoard: no code of its owner runs in it.
-    mine = "" if work["task_type"] == TENSORBOARD else owner_token(settings, allocation.id, allocation.token)
-    return {**work, "owner_token": mine}
 
 
 def _judge_as_lost(notes: log_store.Notes, allocation: Allocation, request: LeaseRequest) -> None:

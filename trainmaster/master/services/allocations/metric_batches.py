@@ -19,13 +19,13 @@ from trainmaster.master.services import bounds, live_changes
 from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.allocations import job_reports
 from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.job_reports import HEARTBEAT_GRAIN, ReportAnswer
+from trainmaster.master.services.allocations.job_reports import HEARTBEAT_GRAIN, JobReports, ReportAnswer
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, ServiceError, Unauthenticated
 from trainmaster.master.services.group_commit import Alone
 from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.metrics.metric_reports import Addition, Counted, MetricReport
-from trainmaster.master.services.store import Settings, Store
 
 
 @dataclass(frozen=True)
@@ -37,34 +37,38 @@ class ReportCall:
     replayed: bool = False
 
 
-def take_reports(
-    store: Store, settings: Settings, calls: Sequence[ReportCall], *, wait: bool = True
-) -> list[ReportAnswer | Exception]:
-    """Take in records of different attempts, each in one transaction with every decision that they lead to. Records
-    that have been taken in before are skipped, so that a call can be repeated.
+class ReportBatches:
+    """Batches of jobs' reports, several jobs in one transaction."""
 
-    The outcomes are in the order of the calls; Invalid for records that cannot be stored, NotFound. Without `wait`
-    those are left `Alone` that may lead to decisions, may have to be merged with what is there, or are of a stream or a
-    trial that somebody holds. Everybody locks streams first, then trials, then attempts, each in the order of their
-    ids.
-    """
-    outcomes: dict[str, ReportAnswer | Exception] = {}
-    measured = {call.allocation_id: reports for call in calls if (reports := _measurements(call.piece)) is not None}
-    if measured:
-        with job_reports.storing("The records"), store.transaction() as session:
-            batch = {call.allocation_id: call for call in calls if call.allocation_id in measured}
-            outcomes = _store(session, batch, measured, wait=wait)
-    for call in calls:
-        if wait and call.allocation_id not in outcomes:
-            outcomes[call.allocation_id] = _take_alone(store, settings, call)
-    return [outcomes.get(call.allocation_id, Alone()) for call in calls]
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._job_reports = JobReports(master)
 
+    def take_reports(self, calls: Sequence[ReportCall], *, wait: bool = True) -> list[ReportAnswer | Exception]:
+        """Take in records of different attempts, each in one transaction with every decision that they lead to. Records
+        that have been taken in before are skipped, so that a call can be repeated.
 
-def _take_alone(store: Store, settings: Settings, call: ReportCall) -> ReportAnswer | Exception:
-    try:
-        return job_reports.take_records(store, settings, call.allocation_id, call.piece, replayed=call.replayed)
-    except ServiceError as error:
-        return error
+        The outcomes are in the order of the calls; Invalid for records that cannot be stored, NotFound. Without `wait`
+        those are left `Alone` that may lead to decisions, may have to be merged with what is there, or are of a stream
+        or a trial that somebody holds. Everybody locks streams first, then trials, then attempts, each in the order of
+        their ids."""
+        outcomes: dict[str, ReportAnswer | Exception] = {}
+        measured = {call.allocation_id: reports for call in calls if (reports := _measurements(call.piece)) is not None}
+        if measured:
+            with job_reports.storing("The records"), self._store.transaction() as session:
+                batch = {call.allocation_id: call for call in calls if call.allocation_id in measured}
+                outcomes = _store(session, batch, measured, wait=wait)
+        for call in calls:
+            if wait and call.allocation_id not in outcomes:
+                outcomes[call.allocation_id] = self._take_alone(call)
+        return [outcomes.get(call.allocation_id, Alone()) for call in calls]
+
+    def _take_alone(self, call: ReportCall) -> ReportAnswer | Exception:
+        try:
+            return self._job_reports.take_records(call.allocation_id, call.piece, replayed=call.replayed)
+        except ServiceError as error:
+            return error
 
 
 def _measurements(piece: StreamBatch) -> list[MetricReport] | None:

@@ -10,7 +10,7 @@ from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.states import SubmissionState
 from trainmaster.master.services.allocations.endings import possibly_over
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.context import MasterContext
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,15 @@ class PendingWork:
     over: bool  # there are signs that they have ended
 
 
-def pending_work(store: Store, cluster: str) -> PendingWork:
-    with store.autocommit() as session:
-        return PendingWork(*session.execute(_AGENDA, {"cluster": cluster, "now": now()}).one())
+class WorkSteps:
+    """The steps of a pass that have work in one cluster."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def pending(self, cluster: str) -> PendingWork:
+        with self._store.autocommit() as session:
+            return PendingWork(*session.execute(_AGENDA, {"cluster": cluster, "now": now()}).one())
 
 
 def _any(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:

@@ -20,9 +20,9 @@ from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.tables import Experiment, Project, Story, Trial
 from trainmaster.master.db.webhooks import Webhook, WebhookMatch, WebhookTrigger
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
 SHOWN = 200  # characters of a line in sentences
@@ -82,12 +82,42 @@ def matching(waited: Sequence[Any] | None, lines: Callable[[], Iterable[WatchedL
     return found if found.policies or found.triggers else None
 
 
-def act_on(store: Store, task_id: str, lines: Callable[[], Iterable[WatchedLine]]) -> None:
-    """Acts on matches of `lines`. `lines` is called only where there are patterns."""
-    with store.autocommit() as session:
-        waited = session.scalar(_WAITING, {"task_id": task_id})
-    if (found := matching(waited, lines)) is not None:
-        act(store, task_id, found)
+class LogWatch:
+    """Actions on lines of a log."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def act_on(self, task_id: str, lines: Callable[[], Iterable[WatchedLine]]) -> None:
+        """Acts on matches of `lines`. `lines` is called only where there are patterns."""
+        with self._store.autocommit() as session:
+            waited = session.scalar(_WAITING, {"task_id": task_id})
+        if (found := matching(waited, lines)) is not None:
+            self.act(task_id, found)
+
+    def act(self, task_id: str, found: LogMatch) -> None:
+        notes = log_store.Notes()
+        with self._store.transaction() as session:
+            trial = session.get(Trial, found.trial_id, with_for_update=True)
+            if trial is None:
+                return
+            for policy, line in found.policies:
+                for said in _apply(trial, policy, line):
+                    why = f"the log says: {line.shown[:SHOWN]}"
+                    name = _name(policy)
+                    story = Story(
+                        experiment_id=trial.experiment_id,
+                        trial_id=trial.id,
+                        at=now(),
+                        subject="trial",
+                        event="LogPolicy",
+                    )
+                    story.why = f"{name}: {said}; {why}"
+                    session.add(story)
+                    notes.say(task_id, f"The log policy {name} has matched: {said}", "WARNING")
+            _notify(session, trial, task_id, found.triggers)
+            session.flush()
+            notes.write(session)
 
 
 _WAITING = select(waiting(bindparam("task_id", type_=Text)))
@@ -122,27 +152,6 @@ def _fits(pattern: str, text: str) -> bool:
         return compiled(pattern).search(text) is not None
     except BadPattern:  # of a configuration that an earlier version accepted
         return False
-
-
-def act(store: Store, task_id: str, found: LogMatch) -> None:
-    notes = log_store.Notes()
-    with store.transaction() as session:
-        trial = session.get(Trial, found.trial_id, with_for_update=True)
-        if trial is None:
-            return
-        for policy, line in found.policies:
-            for said in _apply(trial, policy, line):
-                why = f"the log says: {line.shown[:SHOWN]}"
-                name = _name(policy)
-                story = Story(
-                    experiment_id=trial.experiment_id, trial_id=trial.id, at=now(), subject="trial", event="LogPolicy"
-                )
-                story.why = f"{name}: {said}; {why}"
-                session.add(story)
-                notes.say(task_id, f"The log policy {name} has matched: {said}", "WARNING")
-        _notify(session, trial, task_id, found.triggers)
-        session.flush()
-        notes.write(session)
 
 
 def _apply(trial: Trial, policy: Mapping[str, Any], line: WatchedLine) -> Iterable[str]:

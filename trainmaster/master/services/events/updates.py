@@ -17,6 +17,7 @@ from trainmaster.master.db.model_registry import Model, ModelVersion
 from trainmaster.master.db.tables import Project
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.ranges import Ranges
 from trainmaster.master.services.store import Store
 
@@ -69,15 +70,16 @@ class Change:
 class Follower:
     """The state of a follower of entities of a kind: the entities that it knows, up to which change."""
 
+    store: Store
     kind: EntityKind
     wanted: Subscription
     known: Ranges
     since: int
     _due: Mapping[int, int] = field(default_factory=dict)
 
-    def look(self, store: Store, caller: Caller) -> Ranges:
+    def look(self, caller: Caller) -> Ranges:
         """Returns entities that are gone for the caller; `changed` then yields new and changed ones."""
-        seen = {key: seq for key, seq in self._all(store, caller, self._query(self.kind.table.id, self.kind.table.seq))}
+        seen = {key: seq for key, seq in self._all(caller, self._query(self.kind.table.id, self.kind.table.seq))}
         gone = self.known.without(seen)
         # A row without a number is being changed at this moment: the next read finds it.
         due = {key: seq for key, seq in seen.items() if seq is not None and (seq > self.since or key not in self.known)}
@@ -86,7 +88,7 @@ class Follower:
         self._due = due
         return gone
 
-    def changed(self, store: Store, caller: Caller) -> Iterator[list[Change]]:
+    def changed(self, caller: Caller) -> Iterator[list[Change]]:
         """New and changed entities in the order of their changes, in batches. Those that vanished since `look` are left
         out."""
         due, self._due = self._due, {}
@@ -94,29 +96,34 @@ class Follower:
         for start in range(0, len(order), CHUNK):
             ids = order[start : start + CHUNK]
             query = self._query(self.kind.table, self.kind.workspace).where(self.kind.table.id.in_(ids))
-            found = [Change(row, where, due[row.id]) for row, where in self._all(store, caller, query)]
+            found = [Change(row, where, due[row.id]) for row, where in self._all(caller, query)]
             yield sorted(found, key=lambda one: one.seq)
 
     def _query(self, *what: Any) -> Select[Any]:
         return self.kind.joined(select(*what).select_from(self.kind.table)).where(self.wanted.where())
 
-    def _all(self, store: Store, caller: Caller, query: Select[Any]) -> list[Any]:
+    def _all(self, caller: Caller, query: Select[Any]) -> list[Any]:
         where = caller.where(self.kind.permission)
         if where is not None:
             query = query.where(self.kind.workspace.in_(where))
-        with store.autocommit() as session:
+        with self.store.autocommit() as session:
             return list(session.execute(query).all())
 
 
-def give_numbers(store: Store) -> None:
-    """Numbers all changes without a number; called before each read, since rows without one are not seen."""
-    with store.autocommit() as session:
-        waiting = changes.pending(session)
-    if waiting:
-        with store.transaction() as session:
-            changes.number(session)
+class UpdateNumbers:
+    """Numbers of changes, for followers of streamed updates."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def last_number(store: Store) -> int:
-    with store.autocommit() as session:
-        return changes.highest(session)
+    def give_numbers(self) -> None:
+        """Numbers all changes without a number; called before each read, since rows without one are not seen."""
+        with self._store.autocommit() as session:
+            waiting = changes.pending(session)
+        if waiting:
+            with self._store.transaction() as session:
+                changes.number(session)
+
+    def last_number(self) -> int:
+        with self._store.autocommit() as session:
+            return changes.highest(session)

@@ -22,9 +22,10 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.events import slack
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.store import wake
 
 KINDS = ("DEFAULT", "SLACK")
 MODES = ("WORKSPACE", "SPECIFIC")
@@ -81,83 +82,118 @@ class WebhookEvent:
     slack: Json
 
 
-def list_all(store: Store, caller: Caller) -> list[WebhookView]:
-    """Webhooks for all workspaces, and those of the caller's: with roles where these permit viewing webhooks, without
-    roles where the workspace is the caller's own. Administrators see all."""
-    query = select(Webhook).order_by(Webhook.id)
-    if (where := caller.where(Permission.VIEW_WEBHOOKS)) is not None:
-        query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(where)))
-    elif caller.grants is None and not caller.admin:
-        mine = select(Workspace.id).where(Workspace.user_id == caller.user_id)
-        query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(mine)))
-    with store.transaction() as session:
-        rows = list(session.scalars(query))
-        found: dict[int, list[WebhookTrigger]] = {row.id: [] for row in rows}
-        theirs = select(WebhookTrigger).where(WebhookTrigger.webhook_id.in_(found)).order_by(WebhookTrigger.id)
-        for trigger in session.scalars(theirs):
-            found[trigger.webhook_id].append(trigger)
-        editable = _editable(session, caller, {row.workspace_id for row in rows})
-    return [WebhookView(row, found[row.id], row.workspace_id in editable) for row in rows]
+class SiteWebhooks:
+    """Webhooks of workspaces and of the site."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def create(store: Store, caller: Caller, request: WebhookRequest) -> WebhookView:
-    """Raises Invalid, AlreadyExists, Forbidden. Webhooks for all workspaces may share a name, and
-    the empty name is never taken."""
-    _check(request)
-    with store.transaction() as session:
-        if request.workspace_id is not None and session.get(Workspace, request.workspace_id) is None:
-            raise NotFound(f"There is no workspace {request.workspace_id}.")
-        if not _editable(session, caller, {request.workspace_id}):
-            if request.workspace_id is not None and caller.grants is not None:
-                absent = f"There is no workspace {request.workspace_id}."
-                caller.require(Permission.EDIT_WEBHOOKS, request.workspace_id, absent)
-            where = "all workspaces" if request.workspace_id is None else f"workspace {request.workspace_id}"
-            raise Forbidden(
-                f"You may not make a webhook for {where}: without roles the owner of a workspace may for that one, and "
-                "administrators for all."
-                if caller.grants is None
-                else f"None of your roles allows to make a webhook for {where}."
+    def list_all(self, caller: Caller) -> list[WebhookView]:
+        """Webhooks for all workspaces, and those of the caller's: with roles where these permit viewing webhooks,
+        without roles where the workspace is the caller's own. Administrators see all."""
+        query = select(Webhook).order_by(Webhook.id)
+        if (where := caller.where(Permission.VIEW_WEBHOOKS)) is not None:
+            query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(where)))
+        elif caller.grants is None and not caller.admin:
+            mine = select(Workspace.id).where(Workspace.user_id == caller.user_id)
+            query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(mine)))
+        with self._store.transaction() as session:
+            rows = list(session.scalars(query))
+            found: dict[int, list[WebhookTrigger]] = {row.id: [] for row in rows}
+            theirs = select(WebhookTrigger).where(WebhookTrigger.webhook_id.in_(found)).order_by(WebhookTrigger.id)
+            for trigger in session.scalars(theirs):
+                found[trigger.webhook_id].append(trigger)
+            editable = _editable(session, caller, {row.workspace_id for row in rows})
+        return [WebhookView(row, found[row.id], row.workspace_id in editable) for row in rows]
+
+    def create(self, caller: Caller, request: WebhookRequest) -> WebhookView:
+        """Raises Invalid, AlreadyExists, Forbidden. Webhooks for all workspaces may share a name, and
+        the empty name is never taken."""
+        _check(request)
+        with self._store.transaction() as session:
+            if request.workspace_id is not None and session.get(Workspace, request.workspace_id) is None:
+                raise NotFound(f"There is no workspace {request.workspace_id}.")
+            if not _editable(session, caller, {request.workspace_id}):
+                if request.workspace_id is not None and caller.grants is not None:
+                    absent = f"There is no workspace {request.workspace_id}."
+                    caller.require(Permission.EDIT_WEBHOOKS, request.workspace_id, absent)
+                where = "all workspaces" if request.workspace_id is None else f"workspace {request.workspace_id}"
+                raise Forbidden(
+                    f"You may not make a webhook for {where}: without roles the owner of a workspace may for that one, "
+                    "and administrators for all."
+                    if caller.grants is None
+                    else f"None of your roles allows to make a webhook for {where}."
+                )
+            here = (
+                Webhook.workspace_id == request.workspace_id if request.workspace_id else Webhook.workspace_id.is_(None)
             )
-        here = Webhook.workspace_id == request.workspace_id if request.workspace_id else Webhook.workspace_id.is_(None)
-        same = select(Webhook.id).where(Webhook.name == request.name, here)
-        if request.name and request.workspace_id is not None and session.scalar(same) is not None:
-            raise AlreadyExists(f"The webhook {request.name!r} already exists there.")
-        bounds.check_count(session, "things", "There are {} webhooks there", here)
-        row = Webhook(
-            name=request.name,
-            url=request.url,
-            kind=request.kind,
-            mode=request.mode,
-            workspace_id=request.workspace_id,
-            failure="",
-        )
-        session.add(row)
-        session.flush()
-        triggers = [
-            WebhookTrigger(webhook_id=row.id, kind=trigger.kind, condition=dict(trigger.condition))
-            for trigger in request.triggers
-        ]
-        session.add_all(triggers)
-        session.flush()
-        return WebhookView(row, triggers, editable=True)
+            same = select(Webhook.id).where(Webhook.name == request.name, here)
+            if request.name and request.workspace_id is not None and session.scalar(same) is not None:
+                raise AlreadyExists(f"The webhook {request.name!r} already exists there.")
+            bounds.check_count(session, "things", "There are {} webhooks there", here)
+            row = Webhook(
+                name=request.name,
+                url=request.url,
+                kind=request.kind,
+                mode=request.mode,
+                workspace_id=request.workspace_id,
+                failure="",
+            )
+            session.add(row)
+            session.flush()
+            triggers = [
+                WebhookTrigger(webhook_id=row.id, kind=trigger.kind, condition=dict(trigger.condition))
+                for trigger in request.triggers
+            ]
+            session.add_all(triggers)
+            session.flush()
+            return WebhookView(row, triggers, editable=True)
 
+    def set_url(self, caller: Caller, webhook_id: int, url: str) -> None:
+        """Changes the address; pending events go to the new one."""
+        _check_url(url)
+        with self._store.transaction() as session:
+            row = find(session, caller, webhook_id)
+            row.url, row.failed_at, row.failure = url, None, ""
 
-def set_url(store: Store, caller: Caller, webhook_id: int, url: str) -> None:
-    """Changes the address; pending events go to the new one."""
-    _check_url(url)
-    with store.transaction() as session:
-        row = find(session, caller, webhook_id)
-        row.url, row.failed_at, row.failure = url, None, ""
+    def remove(self, caller: Caller, webhook_id: int) -> None:
+        with self._store.transaction() as session:
+            session.delete(find(session, caller, webhook_id))
 
+    def get(self, caller: Caller, webhook_id: int) -> Webhook:
+        with self._store.transaction() as session:
+            return find(session, caller, webhook_id)
 
-def remove(store: Store, caller: Caller, webhook_id: int) -> None:
-    with store.transaction() as session:
-        session.delete(find(session, caller, webhook_id))
-
-
-def get(store: Store, caller: Caller, webhook_id: int) -> Webhook:
-    with store.transaction() as session:
-        return find(session, caller, webhook_id)
+    def alert(self, caller: Caller, experiment_id: int, trial_id: int | None, data: Mapping[str, Any]) -> None:
+        """Queues an alert of training code. Raises NotFound, Forbidden, Invalid."""
+        level = str(data.get("level") or "INFO")
+        if level not in LEVELS:
+            raise Invalid(f"There is no level {level!r}; there are {', '.join(LEVELS)}.")
+        with self._store.transaction() as session:
+            row = session.get(Experiment, experiment_id)
+            if row is None:
+                raise NotFound(f"There is no experiment {experiment_id}.")
+            home = session.get_one(Project, row.project_id).workspace_id
+            caller.check(home, f"There is no experiment {experiment_id}.")
+            _own(session, caller, row)
+            if trial_id is not None:
+                trial = session.get(Trial, trial_id)
+                if trial is None or trial.experiment_id != row.id:
+                    raise NotFound(f"Experiment {row.id} has no trial {trial_id}.")
+            hooks = _listeners(
+                session,
+                select(WebhookTrigger.webhook_id).where(WebhookTrigger.kind == CUSTOM),
+                row.config,
+                row.project_id,
+            )
+            said = slack.Alert(level, str(data.get("title") or ""), str(data.get("description") or ""))
+            facts = _experiment(session, row)
+            if trial_id is not None:
+                facts["trial_id"] = trial_id
+            custom = {"title": said.title, "description": said.description, "level": level}
+            payload: Json = {"experiment": facts, "custom_data": custom}
+            message = slack.of_experiment(facts, trial_id, said)
+            notify(session, hooks, WebhookEvent(CUSTOM, {"state": row.state}, payload, message))
 
 
 def find(session: Session, caller: Caller, webhook_id: int) -> Webhook:
@@ -195,35 +231,6 @@ def experiment_ended(session: Session, row: Experiment) -> None:
         hooks,
         WebhookEvent(STATE_CHANGE, {"state": row.state}, {"experiment": facts}, slack.of_experiment(facts)),
     )
-
-
-def alert(store: Store, caller: Caller, experiment_id: int, trial_id: int | None, data: Mapping[str, Any]) -> None:
-    """Queues an alert of training code. Raises NotFound, Forbidden, Invalid."""
-    level = str(data.get("level") or "INFO")
-    if level not in LEVELS:
-        raise Invalid(f"There is no level {level!r}; there are {', '.join(LEVELS)}.")
-    with store.transaction() as session:
-        row = session.get(Experiment, experiment_id)
-        if row is None:
-            raise NotFound(f"There is no experiment {experiment_id}.")
-        home = session.get_one(Project, row.project_id).workspace_id
-        caller.check(home, f"There is no experiment {experiment_id}.")
-        _own(session, caller, row)
-        if trial_id is not None:
-            trial = session.get(Trial, trial_id)
-            if trial is None or trial.experiment_id != row.id:
-                raise NotFound(f"Experiment {row.id} has no trial {trial_id}.")
-        hooks = _listeners(
-            session, select(WebhookTrigger.webhook_id).where(WebhookTrigger.kind == CUSTOM), row.config, row.project_id
-        )
-        said = slack.Alert(level, str(data.get("title") or ""), str(data.get("description") or ""))
-        facts = _experiment(session, row)
-        if trial_id is not None:
-            facts["trial_id"] = trial_id
-        custom = {"title": said.title, "description": said.description, "level": level}
-        payload: Json = {"experiment": facts, "custom_data": custom}
-        message = slack.of_experiment(facts, trial_id, said)
-        notify(session, hooks, WebhookEvent(CUSTOM, {"state": row.state}, payload, message))
 
 
 def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, trial: Trial, line: MatchedLine) -> None:

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import METRICS_OF, Allocation, AllocationNode, Checkpoint, Trial
 from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.store import Store
 
 MOST = 1000  # attempts, the latest ones
 LATELY = 7 * 86400.0  # seconds for which estimates of the scheduler count
@@ -61,13 +61,19 @@ class _Steps:
     lost: int = 0
 
 
-def of_trial(store: Store, trial_id: int) -> tuple[list[AttemptView], float | None]:
-    """All attempts, the first one first, and by how many seconds the scheduler's expected starts were off lately in the
-    pool of the last one, in the median. Raises NotFound."""
-    with store.transaction() as session:
-        if session.get(Trial, trial_id) is None:
-            raise NotFound(f"There is no trial {trial_id}.")
-        return read(session, trial_id)
+class AttemptsViews:
+    """A trial's attempts as its page shows them."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def of_trial(self, trial_id: int) -> tuple[list[AttemptView], float | None]:
+        """All attempts, the first one first, and by how many seconds the scheduler's expected starts were off lately in
+        the pool of the last one, in the median. Raises NotFound."""
+        with self._store.transaction() as session:
+            if session.get(Trial, trial_id) is None:
+                raise NotFound(f"There is no trial {trial_id}.")
+            return read(session, trial_id)
 
 
 def read(session: Session, trial_id: int) -> tuple[list[AttemptView], float | None]:

@@ -21,6 +21,7 @@ from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.search import BracketRanking, SearchError
 from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.experiment_table import LONGEST_TEXT, cell
@@ -29,7 +30,6 @@ from trainmaster.master.services.metrics import curves, series
 from trainmaster.master.services.metrics.curves import CurveGrid
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
-from trainmaster.master.services.store import Store
 
 BASE = (
     "id",
@@ -134,49 +134,59 @@ class CurvesWanted:
     since: int = 0  # the `seq` of earlier curves: only those that have more
 
 
-def board(store: Store, experiment_id: int, wanted: CurvesWanted | None) -> Board:
-    """All of it; the curves only if wanted. Raises NotFound, Invalid."""
-    with store.transaction() as session:
-        series.one_moment(session)
-        views = experiments.views_of(session, [experiment_id])
-        if not views:
-            raise NotFound(f"There is no experiment {experiment_id}.")
-        view, row = views[0], views[0].row
-        goal = SearchGoal.of(row.config)
-        trials = _trials(session, row, goal)
-        jobs = job_uses(session, Trial.experiment_id == row.id)
-        brackets, numbers = _ranking(session, row)
-        grid = curves.read(session, row, wanted.metric, wanted.x_name, wanted.points, wanted.since) if wanted else None
-        metrics = _metrics(session, row.id)
-    by_request = {trial.request_id: trial.id for trial in trials}
-    trial_ids = {at: by_request[key] for at, key in enumerate(numbers) if key in by_request}
-    places = _places(brackets, trial_ids)
-    flat = {trial.id: flattened(trial.hparams) for trial in trials}
-    names, constants = _varying(list(flat.values()))
-    rows, saved = [], 0.0
-    for trial in trials:
-        use = jobs.get(trial.id, JobUse())
-        values, spared = _row(trial, goal, use, places.get(trial.id), int(row.config["resources"]["slots_per_trial"]))
-        rows.append([*values, *(cell(flat[trial.id].get(name)) for name in names)])
-        saved += spared
-    counts = Counter(_counted(dict(zip(BASE, values, strict=False)), goal) for values in rows)
-    return Board(
-        view=view,
-        goal=goal,
-        why=_why(view, goal, counts, brackets, [jobs[trial.id] for trial in trials if trial.id in jobs]),
-        counts=counts,
-        slot_seconds=sum(use.slot_seconds for use in jobs.values()),
-        seconds_saved=saved if brackets else None,
-        metrics=metrics,
-        hparams=names,
-        hparam_types=types_of(row.config.get("hyperparameters") or {}),
-        constants=constants,
-        columns=[*BASE, *(f"hp.{name}" for name in names)],
-        rows=rows,
-        brackets=brackets,
-        trial_ids=trial_ids,
-        curves=grid,
-    )
+class Boards:
+    """Boards of experiments."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def read(self, experiment_id: int, wanted: CurvesWanted | None) -> Board:
+        """All of it; the curves only if wanted. Raises NotFound, Invalid."""
+        with self._store.transaction() as session:
+            series.one_moment(session)
+            views = experiments.views_of(session, [experiment_id])
+            if not views:
+                raise NotFound(f"There is no experiment {experiment_id}.")
+            view, row = views[0], views[0].row
+            goal = SearchGoal.of(row.config)
+            trials = _trials(session, row, goal)
+            jobs = job_uses(session, Trial.experiment_id == row.id)
+            brackets, numbers = _ranking(session, row)
+            grid = (
+                curves.read(session, row, wanted.metric, wanted.x_name, wanted.points, wanted.since) if wanted else None
+            )
+            metrics = _metrics(session, row.id)
+        by_request = {trial.request_id: trial.id for trial in trials}
+        trial_ids = {at: by_request[key] for at, key in enumerate(numbers) if key in by_request}
+        places = _places(brackets, trial_ids)
+        flat = {trial.id: flattened(trial.hparams) for trial in trials}
+        names, constants = _varying(list(flat.values()))
+        rows, saved = [], 0.0
+        for trial in trials:
+            use = jobs.get(trial.id, JobUse())
+            values, spared = _row(
+                trial, goal, use, places.get(trial.id), int(row.config["resources"]["slots_per_trial"])
+            )
+            rows.append([*values, *(cell(flat[trial.id].get(name)) for name in names)])
+            saved += spared
+        counts = Counter(_counted(dict(zip(BASE, values, strict=False)), goal) for values in rows)
+        return Board(
+            view=view,
+            goal=goal,
+            why=_why(view, goal, counts, brackets, [jobs[trial.id] for trial in trials if trial.id in jobs]),
+            counts=counts,
+            slot_seconds=sum(use.slot_seconds for use in jobs.values()),
+            seconds_saved=saved if brackets else None,
+            metrics=metrics,
+            hparams=names,
+            hparam_types=types_of(row.config.get("hyperparameters") or {}),
+            constants=constants,
+            columns=[*BASE, *(f"hp.{name}" for name in names)],
+            rows=rows,
+            brackets=brackets,
+            trial_ids=trial_ids,
+            curves=grid,
+        )
 
 
 # -- reading ------------------------------------------------------------------------------------------------------

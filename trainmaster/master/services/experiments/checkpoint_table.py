@@ -8,39 +8,49 @@ from typing import Any
 from sqlalchemy import Double, cast, func, select
 
 from trainmaster.master.db.tables import Checkpoint, Experiment, Trial
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments.experiment_table import cell
-from trainmaster.master.services.store import Store
 
 MOST = 20_000  # rows
 COLUMNS = ("uuid", "trial", "steps", "metric", "size", "files", "state", "reported", "storage")
 _LEAVES = ("bucket", "host_path", "container_path", "container")  # of a storage: what says best where it is
 
 
-def table(store: Store, *, experiment_id: int | None = None, trial_id: int | None = None) -> list[Sequence[Any]]:
-    """The newest checkpoints of one of them, at most MOST, in the order of COLUMNS. Times are seconds since 1970.
-    Raises NotFound."""
-    c = Checkpoint.__table__.c
-    owner = c.experiment_id == experiment_id if experiment_id is not None else c.trial_id == trial_id
-    files = func.jsonb_array_length(func.jsonb_path_query_array(c.resources, "$.keyvalue()"))
-    columns = (
-        c.uuid,
-        c.trial_id,
-        c.steps_completed,
-        c.metric,
-        c.size,
-        files,
-        c.state,
-        cast(func.extract("epoch", c.report_time), Double),
-        c.storage,
-    )
-    with store.transaction() as session:
-        known = session.get(Experiment, experiment_id) if experiment_id is not None else session.get(Trial, trial_id)
-        if known is None:
-            what = f"experiment {experiment_id}" if experiment_id is not None else f"trial {trial_id}"
-            raise NotFound(f"There is no {what}.")
-        found = session.execute(select(*columns).where(owner).order_by(c.report_time.desc(), c.uuid).limit(MOST)).all()
-    return [[str(row[0]), row[1], row[2], cell(row[3]), *row[4:8], _place(row[8])] for row in found]
+class CheckpointTable:
+    """Tables of checkpoints."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def read(self, *, experiment_id: int | None = None, trial_id: int | None = None) -> list[Sequence[Any]]:
+        """The newest checkpoints of one of them, at most MOST, in the order of COLUMNS. Times are seconds since 1970.
+        Raises NotFound."""
+        c = Checkpoint.__table__.c
+        owner = c.experiment_id == experiment_id if experiment_id is not None else c.trial_id == trial_id
+        files = func.jsonb_array_length(func.jsonb_path_query_array(c.resources, "$.keyvalue()"))
+        columns = (
+            c.uuid,
+            c.trial_id,
+            c.steps_completed,
+            c.metric,
+            c.size,
+            files,
+            c.state,
+            cast(func.extract("epoch", c.report_time), Double),
+            c.storage,
+        )
+        with self._store.transaction() as session:
+            known = (
+                session.get(Experiment, experiment_id) if experiment_id is not None else session.get(Trial, trial_id)
+            )
+            if known is None:
+                what = f"experiment {experiment_id}" if experiment_id is not None else f"trial {trial_id}"
+                raise NotFound(f"There is no {what}.")
+            found = session.execute(
+                select(*columns).where(owner).order_by(c.report_time.desc(), c.uuid).limit(MOST)
+            ).all()
+        return [[str(row[0]), row[1], row[2], cell(row[3]), *row[4:8], _place(row[8])] for row in found]
 
 
 def _place(storage: Mapping[str, Any] | None) -> str:

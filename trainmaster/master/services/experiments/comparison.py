@@ -21,6 +21,7 @@ from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial,
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.board import GROUPS, JobUse, flattened, job_uses, state_of
@@ -28,7 +29,6 @@ from trainmaster.master.services.experiments.experiment_table import cell
 from trainmaster.master.services.metrics import curves, series
 from trainmaster.master.services.metrics.curves import BATCHES, Course, CurveGrid
 from trainmaster.master.services.metrics.series import Named
-from trainmaster.master.services.store import Store
 
 MOST = 20  # things
 MOST_ROWS = 5000  # of hyperparameters and of settings
@@ -110,44 +110,50 @@ def numbers(text: str, kind: str) -> list[int]:
     return list(found)
 
 
-def compare(store: Store, caller: Caller, wanted: Wanted) -> Comparison:
-    """What the caller may see of it, in the order of the ids. Raises Invalid."""
-    with store.transaction() as session:
-        series.one_moment(session)
-        rows = _rows(session, caller, wanted)
-        shown = [rows[key] for key in wanted.ids if key in rows]
-        first = shown[0].experiment if shown else None
-        named = wanted.metric or Named("validation", first.searcher_metric if first else "")
-        smaller = first is None or first.smaller_is_better
-        courses = _courses(session, shown, named, wanted.x_name)
-        costs = _costs(session, shown, wanted.kind)
-        ids = [one.trial.id for one in shown if one.trial is not None]
-        jobs = job_uses(session, Trial.id.in_(ids)) if ids else {}
-        phases = _phases(session, shown, wanted.kind)
-    ends = [course[-1][0] for course in courses.values() if course]
-    budget = min(ends) if len(ends) > 1 else None
-    drawn = {key: course for key, course in courses.items() if course}
-    grid = None
-    if drawn:
-        x, y, last = curves.on_grid(list(drawn.values()), wanted.points)
-        grid = CurveGrid(named, wanted.x_name or BATCHES, x, list(drawn), y, last, True, 0)
-    settings, left_out = _settings(shown, wanted.kind)
-    return Comparison(
-        things=[_compared(one, wanted.kind, courses, smaller, budget, costs, jobs, phases) for one in shown],
-        missing=[
-            (key, f"There is no {wanted.kind[:-1]} {key}, or it is in a workspace that you may not look into.")
-            for key in wanted.ids
-            if key not in rows
-        ],
-        metric=named,
-        smaller_is_better=smaller,
-        x_name=wanted.x_name or BATCHES,
-        budget=budget,
-        grid=grid,
-        metrics=_metrics(shown),
-        settings=settings,
-        settings_left_out=left_out,
-    )
+class Comparisons:
+    """Comparisons of trials and experiments."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def compare(self, caller: Caller, wanted: Wanted) -> Comparison:
+        """What the caller may see of it, in the order of the ids. Raises Invalid."""
+        with self._store.transaction() as session:
+            series.one_moment(session)
+            rows = _rows(session, caller, wanted)
+            shown = [rows[key] for key in wanted.ids if key in rows]
+            first = shown[0].experiment if shown else None
+            named = wanted.metric or Named("validation", first.searcher_metric if first else "")
+            smaller = first is None or first.smaller_is_better
+            courses = _courses(session, shown, named, wanted.x_name)
+            costs = _costs(session, shown, wanted.kind)
+            ids = [one.trial.id for one in shown if one.trial is not None]
+            jobs = job_uses(session, Trial.id.in_(ids)) if ids else {}
+            phases = _phases(session, shown, wanted.kind)
+        ends = [course[-1][0] for course in courses.values() if course]
+        budget = min(ends) if len(ends) > 1 else None
+        drawn = {key: course for key, course in courses.items() if course}
+        grid = None
+        if drawn:
+            x, y, last = curves.on_grid(list(drawn.values()), wanted.points)
+            grid = CurveGrid(named, wanted.x_name or BATCHES, x, list(drawn), y, last, True, 0)
+        settings, left_out = _settings(shown, wanted.kind)
+        return Comparison(
+            things=[_compared(one, wanted.kind, courses, smaller, budget, costs, jobs, phases) for one in shown],
+            missing=[
+                (key, f"There is no {wanted.kind[:-1]} {key}, or it is in a workspace that you may not look into.")
+                for key in wanted.ids
+                if key not in rows
+            ],
+            metric=named,
+            smaller_is_better=smaller,
+            x_name=wanted.x_name or BATCHES,
+            budget=budget,
+            grid=grid,
+            metrics=_metrics(shown),
+            settings=settings,
+            settings_left_out=left_out,
+        )
 
 
 # -- reading ------------------------------------------------------------------------------------------------------

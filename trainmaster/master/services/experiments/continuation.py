@@ -17,49 +17,60 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import Create, SearchError
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
 from trainmaster.master.services.experiments.creation import refusal
 from trainmaster.master.services.experiments.search_limits import refuse_excess
-from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator, locked_experiment
+from trainmaster.master.services.orchestration.experiment_orchestrator import (
+    ExperimentLock,
+    ExperimentOrchestrator,
+)
 from trainmaster.master.services.organisation import site_policies
-from trainmaster.master.services.store import Settings, Store
 
 SOURCE = "overrideConfig"
 CONTINUED = ("single", "random", "grid")
 _FIXED = ("project", "workspace")  # moving the experiment changes these
 
 
-def go_on(
-    store: Store, settings: Settings, clusters: Clusters, caller: Caller, experiment_id: int, overrides: str
-) -> None:
-    """Continues an experiment: its trials train again from their latest checkpoints, that of `single` under the
-    configuration with `overrides` (YAML) in it.
+class Continuation:
+    """Continuation of experiments that have ended."""
 
-    Raises Invalid, Conflict, NotFound, Forbidden.
-    """
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        row = orchestrator.row
-        workspace_id = orchestrator.session.get_one(Project, row.project_id).workspace_id
-        caller.check(workspace_id, f"There is no experiment {row.id}.")
-        caller.require_owner(f"Experiment {row.id}", row.owner_id)
-        if overrides.strip() and not (caller.admin or caller.user_id == row.owner_id):
-            raise Forbidden(
-                f"Experiment {row.id} runs as the account of its owner, who alone can continue it under another "
-                "configuration; fork it instead."
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._clusters = master.clusters
+        self._experiment_lock = ExperimentLock(master)
+
+    def go_on(self, caller: Caller, experiment_id: int, overrides: str) -> None:
+        """Continues an experiment: its trials train again from their latest checkpoints, that of `single` under the
+        configuration with `overrides` (YAML) in it.
+
+        Raises Invalid, Conflict, NotFound, Forbidden.
+        """
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            row = orchestrator.row
+            workspace_id = orchestrator.session.get_one(Project, row.project_id).workspace_id
+            caller.check(workspace_id, f"There is no experiment {row.id}.")
+            caller.require_owner(f"Experiment {row.id}", row.owner_id)
+            if overrides.strip() and not (caller.admin or caller.user_id == row.owner_id):
+                raise Forbidden(
+                    f"Experiment {row.id} runs as the account of its owner, who alone can continue it under another "
+                    "configuration; fork it instead."
+                )
+            _check(orchestrator, overrides)
+            config = _overridden(row, overrides) if row.searcher_type == "single" else dict(row.config)
+            refuse_excess(self._settings.limits, config)
+            site_policies.refuse(orchestrator.session, workspace_id, config)
+            served = self._clusters.resolve(
+                config["resources"]["resource_pool"] or "", config["resources"]["slots_per_trial"]
             )
-        _check(orchestrator, overrides)
-        config = _overridden(row, overrides) if row.searcher_type == "single" else dict(row.config)
-        refuse_excess(settings.limits, config)
-        site_policies.refuse(orchestrator.session, workspace_id, config)
-        served = clusters.resolve(config["resources"]["resource_pool"] or "", config["resources"]["slots_per_trial"])
-        config["resources"]["resource_pool"] = row.resource_pool = served.pool.name
-        row.config, row.name = config, config["name"]
-        row.searcher_metric = config["searcher"]["metric"]
-        row.smaller_is_better = bool(config["searcher"].get("smaller_is_better", True))
-        _reopen(orchestrator)
-        orchestrator.story("experiment", "Continue", State.PAUSED, State.ACTIVE, f"asked by {caller.username}")
-        orchestrator.experiment_event(lifecycle.Activate())
+            config["resources"]["resource_pool"] = row.resource_pool = served.pool.name
+            row.config, row.name = config, config["name"]
+            row.searcher_metric = config["searcher"]["metric"]
+            row.smaller_is_better = bool(config["searcher"].get("smaller_is_better", True))
+            _reopen(orchestrator)
+            orchestrator.story("experiment", "Continue", State.PAUSED, State.ACTIVE, f"asked by {caller.username}")
+            orchestrator.experiment_event(lifecycle.Activate())
 
 
 def _check(orchestrator: ExperimentOrchestrator, overrides: str) -> None:

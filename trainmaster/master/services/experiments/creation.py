@@ -25,10 +25,10 @@ from trainmaster.master.services.access import locations
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
+from trainmaster.master.services.clusters.clusters import ServedPool
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.experiments import warm_start
-from trainmaster.master.services.experiments.experiments import SiteDefaults
 from trainmaster.master.services.experiments.search_limits import refuse_excess
 from trainmaster.master.services.files import archives
 from trainmaster.master.services.files.context_archive import ContextFile, pack
@@ -37,8 +37,7 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import lo
 from trainmaster.master.services.organisation import pool_bindings, site_policies, templates
 from trainmaster.master.services.organisation.projects import open_for
 from trainmaster.master.services.scheduling import effects
-from trainmaster.master.services.scheduling.feasibility import refuse_impossible
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.scheduling.feasibility import Feasibility
 
 UNCATEGORIZED = 1  # the project of experiments that name none
 
@@ -75,83 +74,113 @@ class Created:
     remarks: Sequence[str]
 
 
-def create(
-    store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: Order
-) -> Created:
-    """Creates the experiment, its first trials and their allocations in one transaction."""
-    plan = _plan(store, clusters, defaults, caller, order)
-    refuse_excess(settings.limits, plan.config)
-    refuse_impossible(store, settings, plan.served, plan.config, caller.user_id, plan.workspace_id)
-    archive = pack(order.files, settings.limits.context * 2**20)
-    source = order.parent_id if not order.files else None
-    with store.transaction() as session:
-        live = (Experiment.owner_id == caller.user_id, Experiment.end_time.is_(None))
-        bounds.check_count(session, "experiments", "You have {} experiments that have not ended", *live)
-        size = len(archive) if source is None else archives.size(session, source)
-        job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
-        session.add(job)
-        session.flush()
-        row = _row(plan, order, job, caller, size)
-        row.warm_start = warm_start.source_of(session, caller, plan.config["searcher"])
-        session.add(row)
-        session.flush()
-        if source is None:
-            archives.put(session, row.id, archive)
-        else:
-            archives.inherit(session, row.id, source)
-        with locked_experiment_in(session, settings, row.id) as orchestrator:
-            try:
-                orchestrator.begin()
-            except SearchError as error:
-                raise Invalid(f"{order.source}: searcher: {error}") from None
-        place = effects.JobPlace.of(plan.served.cluster, schedules=clusters.schedules(plan.served.cluster))
-        written = read(order.text, order.source).data
-        unused = [*without_effect(order.text, source=order.source), *effects.unused(place, written)]
-        _tell_in_first_log(session, row.id, unused)
-        if order.validate_only:
-            session.rollback()
-    return Created(row, [*unused, *effects.remarks(place, plan.config)])
+class ExperimentCreation:
+    """Creation of experiments from a user's file."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._clusters = master.clusters
+        self._defaults = master.defaults
+        self._feasibility = Feasibility(master)
+
+    def create(self, caller: Caller, order: Order) -> Created:
+        """Creates the experiment, its first trials and their allocations in one transaction."""
+        plan = self._plan(caller, order)
+        refuse_excess(self._settings.limits, plan.config)
+        self._feasibility.refuse_impossible(plan.served, plan.config, caller.user_id, plan.workspace_id)
+        archive = pack(order.files, self._settings.limits.context * 2**20)
+        source = order.parent_id if not order.files else None
+        with self._store.transaction() as session:
+            live = (Experiment.owner_id == caller.user_id, Experiment.end_time.is_(None))
+            bounds.check_count(session, "experiments", "You have {} experiments that have not ended", *live)
+            size = len(archive) if source is None else archives.size(session, source)
+            job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
+            session.add(job)
+            session.flush()
+            row = _row(plan, order, job, caller, size)
+            row.warm_start = warm_start.source_of(session, caller, plan.config["searcher"])
+            session.add(row)
+            session.flush()
+            if source is None:
+                archives.put(session, row.id, archive)
+            else:
+                archives.inherit(session, row.id, source)
+            with locked_experiment_in(session, self._settings, row.id) as orchestrator:
+                try:
+                    orchestrator.begin()
+                except SearchError as error:
+                    raise Invalid(f"{order.source}: searcher: {error}") from None
+            place = effects.JobPlace.of(plan.served.cluster, schedules=self._clusters.schedules(plan.served.cluster))
+            written = read(order.text, order.source).data
+            unused = [*without_effect(order.text, source=order.source), *effects.unused(place, written)]
+            _tell_in_first_log(session, row.id, unused)
+            if order.validate_only:
+                session.rollback()
+        return Created(row, [*unused, *effects.remarks(place, plan.config)])
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+    def _plan(self, caller: Caller, order: Order) -> _Plan:
+        """Parse, find project and pool, merge what the workspace and the site add. Raises Invalid with every
+        complaint."""
+        # Project and pool decide which defaults apply, so they are read before those are merged.
+        shared = self._template(caller, order.template)
+        first = _parsed(parse_unfinished, order, [*shared, *self._defaults.of_pool("")])
+        with self._store.transaction() as session:
+            if order.parent_id is not None:
+                parent = session.get(Experiment, order.parent_id)
+                absent = f"There is no experiment {order.parent_id} to fork from."
+                if parent is None:
+                    raise NotFound(absent)
+                home = session.get_one(Project, parent.project_id).workspace_id
+                caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home, absent)
+            project = project_for(session, caller, first, order.project_id)
+            workspace = session.get_one(Workspace, project.workspace_id)
+            governing = site_policies.of_workspace(session, workspace.id)
+            resources = site_policies.govern(first, governing).resources
+            usual = workspace.compute_pool if resources.slots_per_trial else workspace.aux_pool
+            served = self._clusters.resolve(resources.resource_pool or usual, resources.slots_per_trial)
+            pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
+        storage = {"checkpoint_storage": workspace.checkpoint_storage} if workspace.checkpoint_storage else {}
+        fragments = [*shared, *([storage] if storage else []), *self._defaults.of_pool(served.pool.name)]
+        parse = partial(parse_experiment, invariants=[policy.invariant for policy in governing if policy.invariant])
+        config = site_policies.govern(_parsed(parse, order, fragments), governing)
+        resolved = self._with_secrets(caller, config.to_json(), order.parent_id)
+        if resolved["reproducibility"]["experiment_seed"] is None:
+            resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
+        self._defaults.check(resolved)
+        resolved["resources"]["resource_pool"] = served.pool.name
+        resolved["name"] = resolved.get("name") or pet_name("Experiment")
+        return _Plan(resolved, served, project.id, workspace.id)
+
+    def _template(self, caller: Caller, name: str) -> list[dict[str, Any]]:
+        if not name:
+            return []
+        with self._store.transaction() as session:
+            row = templates.find(session, name)
+            caller.require(Permission.VIEW_TEMPLATES, row.workspace_id, locations.ABSENT.format(name))
+            return [templates.for_experiments(row)]
+
+    def _with_secrets(self, caller: Caller, config: dict[str, Any], parent_id: int | None) -> dict[str, Any]:
+        """Replaces masks in a configuration that was copied from a shown experiment by the real values, for the
+        parent's owner."""
+        if not masks(config):
+            return config
+        with self._store.transaction() as session:
+            parent = session.get(Experiment, parent_id) if parent_id is not None else None
+        if parent is not None and (caller.admin or caller.user_id == parent.owner_id):  # no role reveals passwords
+            config = unmasked(config, parent.config)
+        if left := masks(config):
+            raise Invalid(
+                f"{left[0]} holds {MASK}, which experiments are shown with instead of the real value: write that, or "
+                "fork an experiment of yours."
+            )
+        return config
 
 
 def refusal(error: ConfigError) -> Invalid:
     """Turns a configuration error into a refused request, with every complaint for programs too."""
     return Invalid(str(error), [_complaint(c) for c in error.complaints])
-
-
-# -- inside -------------------------------------------------------------------------------------------------------
-
-
-def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: Order) -> _Plan:
-    """Parse, find project and pool, merge what the workspace and the site add. Raises Invalid with every complaint."""
-    # Project and pool decide which defaults apply, so they are read before those are merged.
-    shared = _template(store, caller, order.template)
-    first = _parsed(parse_unfinished, order, [*shared, *defaults.of_pool("")])
-    with store.transaction() as session:
-        if order.parent_id is not None:
-            parent = session.get(Experiment, order.parent_id)
-            absent = f"There is no experiment {order.parent_id} to fork from."
-            if parent is None:
-                raise NotFound(absent)
-            home = session.get_one(Project, parent.project_id).workspace_id
-            caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home, absent)
-        project = project_for(session, caller, first, order.project_id)
-        workspace = session.get_one(Workspace, project.workspace_id)
-        governing = site_policies.of_workspace(session, workspace.id)
-        resources = site_policies.govern(first, governing).resources
-        usual = workspace.compute_pool if resources.slots_per_trial else workspace.aux_pool
-        served = clusters.resolve(resources.resource_pool or usual, resources.slots_per_trial)
-        pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
-    storage = {"checkpoint_storage": workspace.checkpoint_storage} if workspace.checkpoint_storage else {}
-    fragments = [*shared, *([storage] if storage else []), *defaults.of_pool(served.pool.name)]
-    parse = partial(parse_experiment, invariants=[policy.invariant for policy in governing if policy.invariant])
-    config = site_policies.govern(_parsed(parse, order, fragments), governing)
-    resolved = _with_secrets(store, caller, config.to_json(), order.parent_id)
-    if resolved["reproducibility"]["experiment_seed"] is None:
-        resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
-    defaults.check(resolved)
-    resolved["resources"]["resource_pool"] = served.pool.name
-    resolved["name"] = resolved.get("name") or pet_name("Experiment")
-    return _Plan(resolved, served, project.id, workspace.id)
 
 
 def _tell_in_first_log(session: Session, experiment_id: int, remarks: Sequence[str]) -> None:
@@ -162,15 +191,6 @@ def _tell_in_first_log(session: Session, experiment_id: int, remarks: Sequence[s
             log_store.say(session, task_id, remark, "WARNING")
 
 
-def _template(store: Store, caller: Caller, name: str) -> list[dict[str, Any]]:
-    if not name:
-        return []
-    with store.transaction() as session:
-        row = templates.find(session, name)
-        caller.require(Permission.VIEW_TEMPLATES, row.workspace_id, locations.ABSENT.format(name))
-        return [templates.for_experiments(row)]
-
-
 def _parsed(
     parse: Callable[..., ExperimentConfig], order: Order, defaults: Sequence[Mapping[str, Any]]
 ) -> ExperimentConfig:
@@ -178,23 +198,6 @@ def _parsed(
         return parse(order.text, source=order.source, defaults=defaults)
     except ConfigError as error:
         raise refusal(error) from None
-
-
-def _with_secrets(store: Store, caller: Caller, config: dict[str, Any], parent_id: int | None) -> dict[str, Any]:
-    """Replaces masks in a configuration that was copied from a shown experiment by the real values, for the parent's
-    owner."""
-    if not masks(config):
-        return config
-    with store.transaction() as session:
-        parent = session.get(Experiment, parent_id) if parent_id is not None else None
-    if parent is not None and (caller.admin or caller.user_id == parent.owner_id):  # no role reveals passwords
-        config = unmasked(config, parent.config)
-    if left := masks(config):
-        raise Invalid(
-            f"{left[0]} holds {MASK}, which experiments are shown with instead of the real value: write that, or fork "
-            "an experiment of yours."
-        )
-    return config
 
 
 def _row(plan: _Plan, order: Order, job: Job, caller: Caller, context_size: int) -> Experiment:

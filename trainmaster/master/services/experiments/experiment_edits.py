@@ -16,17 +16,20 @@ from trainmaster.dispatchers.jobfolder import trees
 from trainmaster.master.db.tables import Experiment, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid
 from trainmaster.master.services.files import user_files
 from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, UserFiles
 from trainmaster.master.services.orchestration.attempts import keep_workspace
-from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator, locked_experiment
+from trainmaster.master.services.orchestration.experiment_orchestrator import (
+    ExperimentLock,
+    ExperimentOrchestrator,
+)
 from trainmaster.master.services.organisation import site_policies
 from trainmaster.master.services.organisation.projects import open_for
 from trainmaster.master.services.scheduling import queue_control
-from trainmaster.master.services.scheduling.queue_control import QueueChange
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.scheduling.queue_control import QueueChange, QueueControl
+from trainmaster.master.services.store import wake
 
 
 @dataclass(frozen=True)
@@ -42,107 +45,108 @@ class ExperimentChange:
     resources: Mapping[str, float | None] | None = None
 
 
-def patch(
-    store: Store, settings: Settings, clusters: Clusters, caller: Caller, experiment_id: int, change: ExperimentChange
-) -> None:
-    """Raises Invalid, NotFound, Forbidden."""
-    resources = dict(change.resources or {})
-    _check(change, resources)
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        row = _own(orchestrator, caller)
-        config = dict(row.config)
-        if change.name is not None:
-            row.name = config["name"] = change.name
-        if change.description is not None:
-            row.description = config["description"] = change.description
-        if change.notes is not None:
-            row.notes = change.notes
-        if change.labels is not None:
-            row.labels = config["labels"] = _distinct(change.labels)
-        if change.storage is not None:
-            config["checkpoint_storage"] = {**config["checkpoint_storage"], **change.storage}
-            row.gc_due = True
-            wake(orchestrator.session, "janitor")
-        config["resources"] = {**config["resources"], **resources}
-        if resources:
-            home = orchestrator.session.get_one(Project, row.project_id).workspace_id
-            site_policies.refuse(orchestrator.session, home, config)
-        row.config = config
-        job_id, over, pool = str(row.job_id), row.end_time is not None, row.resource_pool
-    live = {key: resources[key] for key in ("priority", "weight") if resources.get(key) is not None}
-    slots = int(config["resources"]["slots_per_trial"])
-    if live and not over and isinstance(clusters.resolve(pool, slots).cluster.dispatcher, AgentHub):
-        priority = int(live["priority"] or 0) if "priority" in live else None
-        wanted = QueueChange(job_id, priority=priority, weight=live.get("weight"))
-        queue_control.change(store, settings, clusters, caller, [wanted])
+class ExperimentEdits:
+    """Changes of an experiment by its owner."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._files = UserFiles(master)
+        self._settings = master.settings
+        self._clusters = master.clusters
+        self._experiment_lock = ExperimentLock(master)
+        self._queue_control = QueueControl(master)
 
-def set_archived(store: Store, settings: Settings, caller: Caller, experiment_id: int, archived: bool) -> None:
-    """Archives or unarchives experiments; only ended ones can be archived."""
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        row = _own(orchestrator, caller)
-        if archived and not State(row.state).terminal:
-            raise Conflict(f"Experiment {row.id} is {row.state}: only one that has ended can be archived.")
-        row.archived = archived
+    def patch(self, caller: Caller, experiment_id: int, change: ExperimentChange) -> None:
+        """Raises Invalid, NotFound, Forbidden."""
+        resources = dict(change.resources or {})
+        _check(change, resources)
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            row = _own(orchestrator, caller)
+            config = dict(row.config)
+            if change.name is not None:
+                row.name = config["name"] = change.name
+            if change.description is not None:
+                row.description = config["description"] = change.description
+            if change.notes is not None:
+                row.notes = change.notes
+            if change.labels is not None:
+                row.labels = config["labels"] = _distinct(change.labels)
+            if change.storage is not None:
+                config["checkpoint_storage"] = {**config["checkpoint_storage"], **change.storage}
+                row.gc_due = True
+                wake(orchestrator.session, "janitor")
+            config["resources"] = {**config["resources"], **resources}
+            if resources:
+                home = orchestrator.session.get_one(Project, row.project_id).workspace_id
+                site_policies.refuse(orchestrator.session, home, config)
+            row.config = config
+            job_id, over, pool = str(row.job_id), row.end_time is not None, row.resource_pool
+        live = {key: resources[key] for key in ("priority", "weight") if resources.get(key) is not None}
+        slots = int(config["resources"]["slots_per_trial"])
+        if live and not over and isinstance(self._clusters.resolve(pool, slots).cluster.dispatcher, AgentHub):
+            priority = int(live["priority"] or 0) if "priority" in live else None
+            wanted = QueueChange(job_id, priority=priority, weight=live.get("weight"))
+            self._queue_control.change(caller, [wanted])
 
+    def set_archived(self, caller: Caller, experiment_id: int, archived: bool) -> None:
+        """Archives or unarchives experiments; only ended ones can be archived."""
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            row = _own(orchestrator, caller)
+            if archived and not State(row.state).terminal:
+                raise Conflict(f"Experiment {row.id} is {row.state}: only one that has ended can be archived.")
+            row.archived = archived
 
-def add_label(store: Store, settings: Settings, caller: Caller, experiment_id: int, label: str) -> list[str]:
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        return _relabel(_own(orchestrator, caller), [*orchestrator.row.labels, label])
+    def add_label(self, caller: Caller, experiment_id: int, label: str) -> list[str]:
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            return _relabel(_own(orchestrator, caller), [*orchestrator.row.labels, label])
 
+    def remove_label(self, caller: Caller, experiment_id: int, label: str) -> list[str]:
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            return _relabel(_own(orchestrator, caller), [known for known in orchestrator.row.labels if known != label])
 
-def remove_label(store: Store, settings: Settings, caller: Caller, experiment_id: int, label: str) -> list[str]:
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        return _relabel(_own(orchestrator, caller), [known for known in orchestrator.row.labels if known != label])
+    def labels(self, caller: Caller, project_id: int | None) -> list[str]:
+        """Labels in use, the most frequent first."""
+        used = select(func.jsonb_array_elements_text(Experiment.labels).label("label"))
+        if project_id is not None:
+            used = used.where(Experiment.project_id == project_id)
+        if caller.workspaces is not None:
+            mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+            used = used.where(Experiment.project_id.in_(mine))
+        label = used.subquery().c.label
+        query = select(label).group_by(label).order_by(func.count().desc(), label)
+        with self._store.transaction() as session:
+            return list(session.scalars(query))
 
+    def move(self, caller: Caller, experiment_id: int, project_id: int) -> None:
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            row = _own(orchestrator, caller)
+            project = _target(orchestrator.session, caller, project_id)
+            if row.archived:
+                raise Conflict(f"Experiment {row.id} is archived; unarchive it before moving it.")
+            session = orchestrator.session
+            before = session.get_one(Project, row.project_id)
+            if before.workspace_id != project.workspace_id:
+                keep_workspace(session, Experiment.id == row.id, session.get_one(Workspace, before.workspace_id))
+            row.project_id = project.id
 
-def labels(store: Store, caller: Caller, project_id: int | None) -> list[str]:
-    """Labels in use, the most frequent first."""
-    used = select(func.jsonb_array_elements_text(Experiment.labels).label("label"))
-    if project_id is not None:
-        used = used.where(Experiment.project_id == project_id)
-    if caller.workspaces is not None:
-        mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
-        used = used.where(Experiment.project_id.in_(mine))
-    label = used.subquery().c.label
-    query = select(label).group_by(label).order_by(func.count().desc(), label)
-    with store.transaction() as session:
-        return list(session.scalars(query))
-
-
-def move(store: Store, settings: Settings, caller: Caller, experiment_id: int, project_id: int) -> None:
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        row = _own(orchestrator, caller)
-        project = _target(orchestrator.session, caller, project_id)
-        if row.archived:
-            raise Conflict(f"Experiment {row.id} is archived; unarchive it before moving it.")
-        session = orchestrator.session
-        before = session.get_one(Project, row.project_id)
-        if before.workspace_id != project.workspace_id:
-            keep_workspace(session, Experiment.id == row.id, session.get_one(Workspace, before.workspace_id))
-        row.project_id = project.id
-
-
-def remove_tensorboard_files(
-    store: Store, settings: Settings, files: UserFiles, caller: Caller, experiment_id: int
-) -> None:
-    """Removes the event files that its trials copied to the checkpoint storage."""
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        row = _own(orchestrator, caller)
-        if not State(row.state).terminal:
-            raise Conflict(f"Experiment {row.id} is {row.state}: its TensorBoard files can go when it has ended.")
+    def remove_tensorboard_files(self, caller: Caller, experiment_id: int) -> None:
+        """Removes the event files that its trials copied to the checkpoint storage."""
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            row = _own(orchestrator, caller)
+            if not State(row.state).terminal:
+                raise Conflict(f"Experiment {row.id} is {row.state}: its TensorBoard files can go when it has ended.")
+            try:
+                place = user_files.events_of(orchestrator.session, self._settings, row)
+            except NoPlace as error:
+                raise Invalid(str(error)) from None
         try:
-            place = user_files.events_of(orchestrator.session, settings, row)
+            self._files.remove(place, [EVERYTHING])
         except NoPlace as error:
-            raise Invalid(str(error)) from None
-    try:
-        files.remove(place, [EVERYTHING])
-    except NoPlace as error:
-        raise Conflict(str(error)) from None
-    except (trees.Unfinished, DispatcherError) as error:
-        raise Conflict(f"{place.folder} is not removed yet: {error}. Ask again.") from None
-    except OSError as error:
-        raise Conflict(f"{place.folder} could not be removed: {error.strerror}.") from None
+            raise Conflict(str(error)) from None
+        except (trees.Unfinished, DispatcherError) as error:
+            raise Conflict(f"{place.folder} is not removed yet: {error}. Ask again.") from None
+        except OSError as error:
+            raise Conflict(f"{place.folder} could not be removed: {error.strerror}.") from None
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

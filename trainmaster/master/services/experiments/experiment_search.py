@@ -20,11 +20,11 @@ from sqlalchemy.dialects.postgresql import JSONB
 from trainmaster.config.limits import in_force
 from trainmaster.master.db.tables import Experiment, Project, Trial, User
 from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.experiments import ExperimentView
 from trainmaster.master.services.paging import Page, Window, cut
-from trainmaster.master.services.store import Store
 
 Json = Mapping[str, Any]
 USUAL = 100  # entries where no limit is given
@@ -70,33 +70,39 @@ class SearchColumn:
 Find = Callable[[str], SearchColumn]
 
 
-def search(
-    store: Store, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int
-) -> Page[tuple[ExperimentView, Trial | None]]:
-    """Experiments with their best trials. `limit` 0 stands for 100, -1 for everything, -2 for the count alone."""
-    tree = parsed(wanted)
-    statement = (
-        select(Experiment.id)
-        .join(User, User.id == Experiment.owner_id)
-        .outerjoin(Trial, Trial.id == Experiment.best_trial_id)
-        .where(condition(tree.get("filterGroup") or {}, _column))
-    )
-    if not tree.get("showArchived", False):
-        statement = statement.where(~Experiment.archived)
-    if project_id is not None:
-        statement = statement.where(Experiment.project_id == project_id)
-    if caller.workspaces is not None:
-        mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
-        statement = statement.where(Experiment.project_id.in_(mine))
-    order = [*order_of(sort, _column), Experiment.id.desc()]
-    with store.transaction() as session:
-        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = window_of(offset, limit, total)
-        ids = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
-        views = {view.row.id: view for view in experiments.views_of(session, ids)}
-        best_ids = [view.row.best_trial_id for view in views.values()]
-        best = {trial.id: trial for trial in session.scalars(select(Trial).where(Trial.id.in_(best_ids)))}
-    return Page([(views[key], best.get(views[key].row.best_trial_id or 0)) for key in ids], window)
+class ExperimentSearch:
+    """Searches of experiments by a tree of conditions."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def search(
+        self, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int
+    ) -> Page[tuple[ExperimentView, Trial | None]]:
+        """Experiments with their best trials. `limit` 0 stands for 100, -1 for everything, -2 for the count alone."""
+        tree = parsed(wanted)
+        statement = (
+            select(Experiment.id)
+            .join(User, User.id == Experiment.owner_id)
+            .outerjoin(Trial, Trial.id == Experiment.best_trial_id)
+            .where(condition(tree.get("filterGroup") or {}, _column))
+        )
+        if not tree.get("showArchived", False):
+            statement = statement.where(~Experiment.archived)
+        if project_id is not None:
+            statement = statement.where(Experiment.project_id == project_id)
+        if caller.workspaces is not None:
+            mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+            statement = statement.where(Experiment.project_id.in_(mine))
+        order = [*order_of(sort, _column), Experiment.id.desc()]
+        with self._store.transaction() as session:
+            total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+            window = window_of(offset, limit, total)
+            ids = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
+            views = {view.row.id: view for view in experiments.views_of(session, ids)}
+            best_ids = [view.row.best_trial_id for view in views.values()]
+            best = {trial.id: trial for trial in session.scalars(select(Trial).where(Trial.id.in_(best_ids)))}
+        return Page([(views[key], best.get(views[key].row.best_trial_id or 0)) for key in ids], window)
 
 
 def window_of(offset: int, limit: int, total: int) -> Window:

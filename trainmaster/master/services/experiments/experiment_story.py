@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from trainmaster.master.db.tables import Experiment, Story
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
-from trainmaster.master.services.store import Store
 
 SUBJECTS = ("search", "trial", "experiment")
 
@@ -27,20 +27,26 @@ class WantedEvents:
     subject: str = ""
 
 
-def page(store: Store, experiment_id: int, wanted: WantedEvents) -> tuple[Sequence[Story], bool]:
-    """Events, and whether there are more. Raises NotFound, Invalid."""
-    query = select(Story).where(Story.experiment_id == experiment_id, Story.id > wanted.after)
-    if wanted.before:
-        query = query.where(Story.id < wanted.before)
-    if wanted.trial_id is not None:
-        query = query.where(Story.trial_id == wanted.trial_id)
-    if wanted.subject:
-        if wanted.subject not in SUBJECTS:
-            raise Invalid(f"subject: it is one of {', '.join(SUBJECTS)}, not {wanted.subject[:50]!r}.")
-        query = query.where(Story.subject == wanted.subject)
-    order = Story.id.desc() if wanted.newest else Story.id
-    with store.transaction() as session:
-        if session.get(Experiment, experiment_id) is None:
-            raise NotFound(f"There is no experiment {experiment_id}.")
-        found = list(session.scalars(query.order_by(order).limit(wanted.limit + 1)))
-    return found[: wanted.limit], len(found) > wanted.limit
+class ExperimentStory:
+    """The recorded events of experiments, page by page."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def page(self, experiment_id: int, wanted: WantedEvents) -> tuple[Sequence[Story], bool]:
+        """Events, and whether there are more. Raises NotFound, Invalid."""
+        query = select(Story).where(Story.experiment_id == experiment_id, Story.id > wanted.after)
+        if wanted.before:
+            query = query.where(Story.id < wanted.before)
+        if wanted.trial_id is not None:
+            query = query.where(Story.trial_id == wanted.trial_id)
+        if wanted.subject:
+            if wanted.subject not in SUBJECTS:
+                raise Invalid(f"subject: it is one of {', '.join(SUBJECTS)}, not {wanted.subject[:50]!r}.")
+            query = query.where(Story.subject == wanted.subject)
+        order = Story.id.desc() if wanted.newest else Story.id
+        with self._store.transaction() as session:
+            if session.get(Experiment, experiment_id) is None:
+                raise NotFound(f"There is no experiment {experiment_id}.")
+            found = list(session.scalars(query.order_by(order).limit(wanted.limit + 1)))
+        return found[: wanted.limit], len(found) > wanted.limit

@@ -36,11 +36,11 @@ from trainmaster.master.db.tables import Experiment, Project, Trial, User, Works
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import experiments, filter_line
 from trainmaster.master.services.experiments.experiment_search import as_number, measured_column
 from trainmaster.master.services.experiments.filter_line import Term
-from trainmaster.master.services.store import Store
 
 Columns = TypeVarTuple("Columns")
 _e, _t = Experiment.__table__.c, Trial.__table__.c
@@ -98,35 +98,39 @@ class TableView:
     states: Mapping[str, int]
 
 
-def table(
-    store: Store, caller: Caller, line: str, sort: str, columns: Sequence[str], offset: int, limit: int
-) -> TableView:
-    """The rows from `offset` on, at most `limit`. `sort`: columns with commas, a minus before a falling one. Raises
-    Invalid."""
-    wanted = list(dict.fromkeys((*BASE, *(columns or USUAL))))
-    if len(wanted) > MOST_COLUMNS:
-        raise Invalid(f"columns: there are {len(wanted)}, more than the {MOST_COLUMNS} that are allowed.")
-    shown = [_shown(name) for name in wanted]
-    order = [*_order(sort), Experiment.id.desc()]
-    given = filter_line.terms(line)
-    plain = [term for term in given if term.key != "state"]
-    with store.transaction() as session:
-        base = [_condition(caller, term) for term in plain]
-        if not any(term.key == "archived" for term in plain):
-            base.append(~Experiment.archived)
-        if caller.workspaces is not None:
-            base.append(Project.workspace_id.in_(caller.workspaces))
-        states = _states(session, base)
-        chosen = [*base, *(_of_states(session, term) for term in given if term.key == "state")]
-        total = sum(states.values())
-        if len(chosen) > len(base):
-            total = session.scalar(_joined(select(func.count())).where(*chosen)) or 0
-        statement = _joined(select(*(one.label(f"c{at}") for at, one in enumerate(shown)))).where(*chosen)
-        found = session.execute(statement.order_by(*order).offset(offset).limit(limit)).all()
-        active = [row[0] for row in found if row[1] == State.ACTIVE]
-        phases = experiments.phases(session, active)
-    rows = [_row(row, phases) for row in found]
-    return TableView(wanted, rows, total, states)
+class ExperimentTable:
+    """Tables of experiments with chosen columns."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def read(self, caller: Caller, line: str, sort: str, columns: Sequence[str], offset: int, limit: int) -> TableView:
+        """The rows from `offset` on, at most `limit`. `sort`: columns with commas, a minus before a falling one. Raises
+        Invalid."""
+        wanted = list(dict.fromkeys((*BASE, *(columns or USUAL))))
+        if len(wanted) > MOST_COLUMNS:
+            raise Invalid(f"columns: there are {len(wanted)}, more than the {MOST_COLUMNS} that are allowed.")
+        shown = [_shown(name) for name in wanted]
+        order = [*_order(sort), Experiment.id.desc()]
+        given = filter_line.terms(line)
+        plain = [term for term in given if term.key != "state"]
+        with self._store.transaction() as session:
+            base = [_condition(caller, term) for term in plain]
+            if not any(term.key == "archived" for term in plain):
+                base.append(~Experiment.archived)
+            if caller.workspaces is not None:
+                base.append(Project.workspace_id.in_(caller.workspaces))
+            states = _states(session, base)
+            chosen = [*base, *(_of_states(session, term) for term in given if term.key == "state")]
+            total = sum(states.values())
+            if len(chosen) > len(base):
+                total = session.scalar(_joined(select(func.count())).where(*chosen)) or 0
+            statement = _joined(select(*(one.label(f"c{at}") for at, one in enumerate(shown)))).where(*chosen)
+            found = session.execute(statement.order_by(*order).offset(offset).limit(limit)).all()
+            active = [row[0] for row in found if row[1] == State.ACTIVE]
+            phases = experiments.phases(session, active)
+        rows = [_row(row, phases) for row in found]
+        return TableView(wanted, rows, total, states)
 
 
 def _joined(statement: Select[*Columns]) -> Select[*Columns]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,31 +25,13 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.search import SearchError, simulate
 from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments.search_limits import refuse_excess
-from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
 from trainmaster.master.services.organisation.workspaces import refuse_registered
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.store import Settings, Store, wake
-
-
-@dataclass(frozen=True)
-class SiteDefaults:
-    """The administrator's defaults for experiments of a pool, the most important first. The empty name stands for all
-    pools."""
-
-    of_pool: Callable[[str], Sequence[Mapping[str, Any]]]
-    open_services: bool = False
-
-    def check(self, config: Mapping[str, Any]) -> None:
-        """Raises Invalid for a configuration that would expose more than the site allows."""
-        ports = config["environment"].get("proxy_ports") or ()
-        wide = [str(entry["proxy_port"]) for entry in ports if entry.get("unauthenticated")]
-        if wide and not self.open_services:
-            raise Invalid(
-                f"environment.proxy_ports: port {', '.join(wide)} is to be open to everybody (unauthenticated: true), "
-                "which this site does not allow. Leave it out, or ask the administrator for unauthenticated_services."
-            )
+from trainmaster.master.services.store import wake
 
 
 @dataclass(frozen=True)
@@ -68,21 +50,102 @@ class ExperimentView:
     parent_archived: bool = False
 
 
-def command(store: Store, settings: Settings, caller: Caller, experiment_id: int, event: lifecycle.Event) -> None:
-    """Pause, activate, cancel or kill."""
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        _own(caller, orchestrator.row)
-        orchestrator.experiment_event(event)
+class Experiments:
+    """Experiments: lists, states and removal."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._experiment_lock = ExperimentLock(master)
 
-def get(store: Store, experiment_id: int) -> ExperimentView:
-    with store.transaction() as session:
-        views = views_of(session, [experiment_id])
-        trials = select(func.array_agg(aggregate_order_by(Trial.id, Trial.id)))  # one row: there may be 100,000
-        trial_ids = session.scalar(trials.where(Trial.experiment_id == experiment_id)) or [] if views else []
-    if not views:
-        raise NotFound(f"There is no experiment {experiment_id}.")
-    return replace(views[0], trial_ids=trial_ids)
+    def command(self, caller: Caller, experiment_id: int, event: lifecycle.Event) -> None:
+        """Pause, activate, cancel or kill."""
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            _own(caller, orchestrator.row)
+            orchestrator.experiment_event(event)
+
+    def get(self, experiment_id: int) -> ExperimentView:
+        with self._store.transaction() as session:
+            views = views_of(session, [experiment_id])
+            trials = select(func.array_agg(aggregate_order_by(Trial.id, Trial.id)))  # one row: there may be 100,000
+            trial_ids = session.scalar(trials.where(Trial.experiment_id == experiment_id)) or [] if views else []
+        if not views:
+            raise NotFound(f"There is no experiment {experiment_id}.")
+        return replace(views[0], trial_ids=trial_ids)
+
+    def list_page(self, caller: Caller, query: ListQuery, offset: int, limit: int) -> Page[ExperimentView]:
+        """One page of the list; `limit` 0 is everything, a negative offset counts from the end.
+
+        It counts and sorts ids; only the page's rows are read."""
+        e = Experiment
+        statement = select(e.id)
+        if query.users or query.sort_by == "user":
+            statement = statement.join(User, User.id == e.owner_id)
+        if caller.workspaces is not None:
+            mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+            statement = statement.where(e.project_id.in_(mine))
+        if query.archived is not None:
+            statement = statement.where(e.archived == query.archived)
+            if query.archived is False and query.project_id is None:
+                shown = select(Project.id).join(Workspace, Workspace.id == Project.workspace_id)
+                statement = statement.where(e.project_id.in_(shown.where(~Project.archived, ~Workspace.archived)))
+        if query.users or query.user_ids:
+            named = [User.username.in_(query.users)] if query.users else []
+            statement = statement.where(or_(*named, e.owner_id.in_(query.user_ids)))
+        if query.name:
+            statement = statement.where(e.name.icontains(query.name, autoescape=True))
+        if query.description:
+            statement = statement.where(e.description.icontains(query.description, autoescape=True))
+        for label in query.labels:
+            statement = statement.where(e.labels.contains([label]))
+        if query.project_id is not None:
+            statement = statement.where(e.project_id == query.project_id)
+        if query.ids:
+            statement = statement.where(e.id.in_(query.ids))
+        if query.not_ids:
+            statement = statement.where(e.id.not_in(query.not_ids))
+        if query.id_above is not None:
+            statement = statement.where(e.id > query.id_above)
+        if query.id_below is not None:
+            statement = statement.where(e.id < query.id_below)
+        column = SORTS[query.sort_by]
+        with self._store.transaction() as session:
+            if query.states:
+                statement = statement.where(in_states(session, query.states))
+            total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+            window = cut(offset, limit, total)
+            order = column.desc().nulls_last() if query.descending else column.asc().nulls_last()
+            statement = statement.order_by(order, e.id.desc() if query.descending else e.id)
+            ids = list(session.scalars(statement.offset(window.start).limit(window.size)))
+            views = {view.row.id: view for view in views_of(session, ids)}
+        return Page([views[key] for key in ids if key in views], window)
+
+    def delete(self, caller: Caller, experiment_id: int) -> None:
+        """Marks an experiment for deletion; the controller removes checkpoints, then rows."""
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            row = orchestrator.row
+            _own(caller, row)
+            state = State(row.state)
+            if state is State.DELETING:
+                return
+            if not (state.terminal or state is State.DELETE_FAILED):
+                action = "wait until it has ended" if state.stopping else "kill it"
+                raise Conflict(f"Experiment {experiment_id} is {state.value}: {action} before deleting it.")
+            refuse_registered(orchestrator.session, [experiment_id])
+            orchestrator.story("experiment", "Delete", state, State.DELETING, f"asked by {caller.username}")
+            row.state, row.reason = State.DELETING.value, ""
+            wake(orchestrator.session, "janitor")
+
+    def story(self, trial_id: int) -> list[Story]:
+        """The story of a trial: its own events, and those of its experiment as a whole."""
+        with self._store.transaction() as session:
+            trial = session.get(Trial, trial_id)
+            if trial is None:
+                raise NotFound(f"There is no trial {trial_id}.")
+            mine = (Story.experiment_id == trial.experiment_id) & (
+                Story.trial_id.is_(None) | (Story.trial_id == trial_id)
+            )
+            return list(session.scalars(select(Story).where(mine).order_by(Story.id)))
 
 
 @dataclass(frozen=True)
@@ -123,81 +186,6 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
     "checkpoint_count": Experiment.__table__.c.checkpoint_count,
     "searcher_metric_val": Experiment.__table__.c.best_metric,
 }
-
-
-def list_page(store: Store, caller: Caller, query: ListQuery, offset: int, limit: int) -> Page[ExperimentView]:
-    """One page of the list; `limit` 0 is everything, a negative offset counts from the end.
-
-    It counts and sorts ids; only the page's rows are read."""
-    e = Experiment
-    statement = select(e.id)
-    if query.users or query.sort_by == "user":
-        statement = statement.join(User, User.id == e.owner_id)
-    if caller.workspaces is not None:
-        mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
-        statement = statement.where(e.project_id.in_(mine))
-    if query.archived is not None:
-        statement = statement.where(e.archived == query.archived)
-        if query.archived is False and query.project_id is None:
-            shown = select(Project.id).join(Workspace, Workspace.id == Project.workspace_id)
-            statement = statement.where(e.project_id.in_(shown.where(~Project.archived, ~Workspace.archived)))
-    if query.users or query.user_ids:
-        named = [User.username.in_(query.users)] if query.users else []
-        statement = statement.where(or_(*named, e.owner_id.in_(query.user_ids)))
-    if query.name:
-        statement = statement.where(e.name.icontains(query.name, autoescape=True))
-    if query.description:
-        statement = statement.where(e.description.icontains(query.description, autoescape=True))
-    for label in query.labels:
-        statement = statement.where(e.labels.contains([label]))
-    if query.project_id is not None:
-        statement = statement.where(e.project_id == query.project_id)
-    if query.ids:
-        statement = statement.where(e.id.in_(query.ids))
-    if query.not_ids:
-        statement = statement.where(e.id.not_in(query.not_ids))
-    if query.id_above is not None:
-        statement = statement.where(e.id > query.id_above)
-    if query.id_below is not None:
-        statement = statement.where(e.id < query.id_below)
-    column = SORTS[query.sort_by]
-    with store.transaction() as session:
-        if query.states:
-            statement = statement.where(in_states(session, query.states))
-        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = cut(offset, limit, total)
-        order = column.desc().nulls_last() if query.descending else column.asc().nulls_last()
-        statement = statement.order_by(order, e.id.desc() if query.descending else e.id)
-        ids = list(session.scalars(statement.offset(window.start).limit(window.size)))
-        views = {view.row.id: view for view in views_of(session, ids)}
-    return Page([views[key] for key in ids if key in views], window)
-
-
-def delete(store: Store, settings: Settings, caller: Caller, experiment_id: int) -> None:
-    """Marks an experiment for deletion; the controller removes checkpoints, then rows."""
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        row = orchestrator.row
-        _own(caller, row)
-        state = State(row.state)
-        if state is State.DELETING:
-            return
-        if not (state.terminal or state is State.DELETE_FAILED):
-            action = "wait until it has ended" if state.stopping else "kill it"
-            raise Conflict(f"Experiment {experiment_id} is {state.value}: {action} before deleting it.")
-        refuse_registered(orchestrator.session, [experiment_id])
-        orchestrator.story("experiment", "Delete", state, State.DELETING, f"asked by {caller.username}")
-        row.state, row.reason = State.DELETING.value, ""
-        wake(orchestrator.session, "janitor")
-
-
-def story(store: Store, trial_id: int) -> list[Story]:
-    """The story of a trial: its own events, and those of its experiment as a whole."""
-    with store.transaction() as session:
-        trial = session.get(Trial, trial_id)
-        if trial is None:
-            raise NotFound(f"There is no trial {trial_id}.")
-        mine = (Story.experiment_id == trial.experiment_id) & (Story.trial_id.is_(None) | (Story.trial_id == trial_id))
-        return list(session.scalars(select(Story).where(mine).order_by(Story.id)))
 
 
 def preview(limits: Limits, config: ExperimentConfig, seed: int) -> list[tuple[int, int | None]]:

@@ -16,9 +16,9 @@ from trainmaster.master.db.tables import METRICS_OF, Allocation, Experiment, Pro
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.experiments import attempts_view, experiments
 from trainmaster.master.services.experiments.experiments import ExperimentView
-from trainmaster.master.services.store import Store
 
 MOST = 50  # of each list
 LATELY = dt.timedelta(days=7)  # for which a failure needs its owner
@@ -81,30 +81,36 @@ class _Jobs:
     expected: float | None = None
 
 
-def home(store: Store, caller: Caller) -> Home:
-    """What its caller's experiments and tasks do, with a bounded number of statements."""
-    with store.transaction() as session:
-        e = Experiment
-        mine = and_(e.owner_id == caller.user_id, ~e.archived, _seen(caller))
-        joined = select(e.id).join(Project, Project.id == e.project_id).where(mine)
-        live = joined.where(e.end_time.is_(None)).order_by(e.id.desc()).limit(MOST * 2)
-        failed = joined.where(e.state == State.ERROR.value, e.end_time > now() - LATELY).order_by(e.end_time.desc())
-        ended = joined.where(
-            e.state.in_((State.COMPLETED.value, State.CANCELED.value)), e.end_time > now() - JUST
-        ).order_by(e.end_time.desc())
-        ids = [key for query in (live, failed.limit(MOST), ended.limit(10)) for key in session.scalars(query)]
-        views = {view.row.id: view for view in experiments.views_of(session, ids)}
-        entries = _entries(session, [views[key] for key in ids if key in views])
-        total = session.scalar(select(func.count()).select_from(e).where(e.owner_id == caller.user_id)) or 0
-        others = session.scalar(
-            select(func.count())
-            .select_from(e)
-            .join(Project, Project.id == e.project_id)
-            .where(e.owner_id != caller.user_id, e.state == State.ACTIVE.value, _seen(caller))
-        )
-        tasks = _tasks(session, caller)
-    needs, runs, waits, done = _sorted(entries)
-    return Home(needs[:MOST], runs[:MOST], waits[:MOST], done[:10], tasks, total, others or 0)
+class HomePages:
+    """A user's home page."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def read(self, caller: Caller) -> Home:
+        """What its caller's experiments and tasks do, with a bounded number of statements."""
+        with self._store.transaction() as session:
+            e = Experiment
+            mine = and_(e.owner_id == caller.user_id, ~e.archived, _seen(caller))
+            joined = select(e.id).join(Project, Project.id == e.project_id).where(mine)
+            live = joined.where(e.end_time.is_(None)).order_by(e.id.desc()).limit(MOST * 2)
+            failed = joined.where(e.state == State.ERROR.value, e.end_time > now() - LATELY).order_by(e.end_time.desc())
+            ended = joined.where(
+                e.state.in_((State.COMPLETED.value, State.CANCELED.value)), e.end_time > now() - JUST
+            ).order_by(e.end_time.desc())
+            ids = [key for query in (live, failed.limit(MOST), ended.limit(10)) for key in session.scalars(query)]
+            views = {view.row.id: view for view in experiments.views_of(session, ids)}
+            entries = _entries(session, [views[key] for key in ids if key in views])
+            total = session.scalar(select(func.count()).select_from(e).where(e.owner_id == caller.user_id)) or 0
+            others = session.scalar(
+                select(func.count())
+                .select_from(e)
+                .join(Project, Project.id == e.project_id)
+                .where(e.owner_id != caller.user_id, e.state == State.ACTIVE.value, _seen(caller))
+            )
+            tasks = _tasks(session, caller)
+        needs, runs, waits, done = _sorted(entries)
+        return Home(needs[:MOST], runs[:MOST], waits[:MOST], done[:10], tasks, total, others or 0)
 
 
 def _seen(caller: Caller) -> Any:

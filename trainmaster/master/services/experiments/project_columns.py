@@ -10,11 +10,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Experiment, Project, Trial
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments import runs
 from trainmaster.master.services.experiments.experiment_search import STATS, SUMMARY
 from trainmaster.master.services.metrics.metric_reports import number
-from trainmaster.master.services.store import Store
 
 MOST = 10_000  # trials that are read, the latest first
 _FIXED = {
@@ -53,57 +53,63 @@ class Range:
     high: float
 
 
-def columns(store: Store, project_id: int, *, of_runs: bool) -> list[ProjectColumn]:
-    """The fixed columns, then hyperparameters, then metrics, then metadata of runs. Project 0: of all projects."""
-    place = "RUN" if of_runs else "EXPERIMENT"
-    with store.transaction() as session:
-        rows = _trials(session, project_id)
-    found = [*(_of_runs() if of_runs else _of_experiments())]
-    spaces: dict[str, str] = {}
-    measured: dict[str, str] = {}
-    kinds: dict[str, str] = {}
-    for hparams, summary, metadata in rows:
-        for name, value in _flat(hparams):
-            spaces.setdefault(name, _kind(value))
-        for key, metrics in (summary or {}).items():
-            for metric, entry in metrics.items():
-                for stat in STATS:
-                    if entry.get("type") == "number" or stat == "last":
-                        measured.setdefault(f"{_GROUPS.get(key, key)}.{metric}.{stat}", _kind(entry.get(stat)))
-        for name, value in _flat(metadata or {}):
-            kinds.setdefault(name, _kind(value))
-    head = "RUN_HYPERPARAMETERS" if of_runs else "HYPERPARAMETERS"
-    found += [ProjectColumn(f"hp.{name}", head, kind) for name, kind in sorted(spaces.items())]
-    found += [ProjectColumn(name, _location(name), kind) for name, kind in sorted(measured.items())]
-    if of_runs:
-        found += [ProjectColumn(f"metadata.{name}", f"{place}_METADATA", kind) for name, kind in sorted(kinds.items())]
-    return found
+class ProjectColumns:
+    """The columns of a project's tables, and their ranges of values."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def ranges(store: Store, project_id: int) -> list[Range]:
-    """The smallest and largest value of each metric of a project."""
-    with store.transaction() as session:
-        rows = _trials(session, project_id)
-    ends: dict[str, tuple[float, float]] = {}
-    for _, summary, _ in rows:
-        for key, metrics in (summary or {}).items():
-            for metric, entry in metrics.items():
-                for stat in STATS:
-                    value = number(entry.get(stat))
-                    if entry.get("type") != "number" or value is None:
-                        continue
-                    name = f"{_GROUPS.get(key, key)}.{metric}.{stat}"
-                    low, high = ends.get(name, (value, value))
-                    ends[name] = (min(low, value), max(high, value))
-    return [Range(name, low, high) for name, (low, high) in sorted(ends.items())]
+    def columns(self, project_id: int, *, of_runs: bool) -> list[ProjectColumn]:
+        """The fixed columns, then hyperparameters, then metrics, then metadata of runs. Project 0: of all projects."""
+        place = "RUN" if of_runs else "EXPERIMENT"
+        with self._store.transaction() as session:
+            rows = _trials(session, project_id)
+        found = [*(_of_runs() if of_runs else _of_experiments())]
+        spaces: dict[str, str] = {}
+        measured: dict[str, str] = {}
+        kinds: dict[str, str] = {}
+        for hparams, summary, metadata in rows:
+            for name, value in _flat(hparams):
+                spaces.setdefault(name, _kind(value))
+            for key, metrics in (summary or {}).items():
+                for metric, entry in metrics.items():
+                    for stat in STATS:
+                        if entry.get("type") == "number" or stat == "last":
+                            measured.setdefault(f"{_GROUPS.get(key, key)}.{metric}.{stat}", _kind(entry.get(stat)))
+            for name, value in _flat(metadata or {}):
+                kinds.setdefault(name, _kind(value))
+        head = "RUN_HYPERPARAMETERS" if of_runs else "HYPERPARAMETERS"
+        found += [ProjectColumn(f"hp.{name}", head, kind) for name, kind in sorted(spaces.items())]
+        found += [ProjectColumn(name, _location(name), kind) for name, kind in sorted(measured.items())]
+        if of_runs:
+            found += [
+                ProjectColumn(f"metadata.{name}", f"{place}_METADATA", kind) for name, kind in sorted(kinds.items())
+            ]
+        return found
 
+    def ranges(self, project_id: int) -> list[Range]:
+        """The smallest and largest value of each metric of a project."""
+        with self._store.transaction() as session:
+            rows = _trials(session, project_id)
+        ends: dict[str, tuple[float, float]] = {}
+        for _, summary, _ in rows:
+            for key, metrics in (summary or {}).items():
+                for metric, entry in metrics.items():
+                    for stat in STATS:
+                        value = number(entry.get(stat))
+                        if entry.get("type") != "number" or value is None:
+                            continue
+                        name = f"{_GROUPS.get(key, key)}.{metric}.{stat}"
+                        low, high = ends.get(name, (value, value))
+                        ends[name] = (min(low, value), max(high, value))
+        return [Range(name, low, high) for name, (low, high) in sorted(ends.items())]
 
-def metadata_values(store: Store, project_id: int, key: str) -> list[str]:
-    """The texts under a key of the metadata of a project's runs; nested keys with dots."""
-    with store.transaction() as session:
-        rows = _trials(session, project_id)
-    name = key.removeprefix("metadata.")
-    return sorted({str(value) for _, _, metadata in rows for path, value in _flat(metadata or {}) if path == name})
+    def metadata_values(self, project_id: int, key: str) -> list[str]:
+        """The texts under a key of the metadata of a project's runs; nested keys with dots."""
+        with self._store.transaction() as session:
+            rows = _trials(session, project_id)
+        name = key.removeprefix("metadata.")
+        return sorted({str(value) for _, _, metadata in rows for path, value in _flat(metadata or {}) if path == name})
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

@@ -18,12 +18,12 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import METRICS_OF, Experiment, Story, Trial
 from trainmaster.master.search import Arrival, BracketRanking, SearchError
 from trainmaster.master.services.clock import epoch
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments.board import SearchGoal
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
-from trainmaster.master.services.store import Store
 
 GOES_ON, STOPPED, TOP, FAILED = "goes on", "stopped", "top", "failed"
 
@@ -48,30 +48,36 @@ class RungRace:
     """Of all brackets, in order."""
 
 
-def race(store: Store, experiment_id: int) -> RungRace:
-    """All of it; without brackets where the search has none or cannot be read. Raises NotFound."""
-    with store.transaction() as session:
-        series.one_moment(session)
-        row = session.get(Experiment, experiment_id)
-        if row is None:
-            raise NotFound(f"There is no experiment {experiment_id}.")
-        goal = SearchGoal.of(row.config)
-        if row.unmanaged:
-            return RungRace(goal, (), ())
-        try:
-            search = stored_search.read(session, row)
-        except SearchError:  # of an older release, or of a plugin that is gone
-            return RungRace(goal, (), ())
-        brackets = search.rankings()
-        if not brackets:
-            return RungRace(goal, (), ())
-        times = _Times(session, row, goal, search.request_ids, brackets)
-        arrivals = search.arrivals(times.reached)
-    merged = heapq.merge(
-        *(_events(number, found, times, len(brackets[number].rungs)) for number, found in enumerate(arrivals)),
-        key=lambda event: event.at,
-    )
-    return RungRace(goal, brackets, list(merged))
+class RungRaces:
+    """The course of searches over their rungs."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def read(self, experiment_id: int) -> RungRace:
+        """All of it; without brackets where the search has none or cannot be read. Raises NotFound."""
+        with self._store.transaction() as session:
+            series.one_moment(session)
+            row = session.get(Experiment, experiment_id)
+            if row is None:
+                raise NotFound(f"There is no experiment {experiment_id}.")
+            goal = SearchGoal.of(row.config)
+            if row.unmanaged:
+                return RungRace(goal, (), ())
+            try:
+                search = stored_search.read(session, row)
+            except SearchError:  # of an older release, or of a plugin that is gone
+                return RungRace(goal, (), ())
+            brackets = search.rankings()
+            if not brackets:
+                return RungRace(goal, (), ())
+            times = _Times(session, row, goal, search.request_ids, brackets)
+            arrivals = search.arrivals(times.reached)
+        merged = heapq.merge(
+            *(_events(number, found, times, len(brackets[number].rungs)) for number, found in enumerate(arrivals)),
+            key=lambda event: event.at,
+        )
+        return RungRace(goal, brackets, list(merged))
 
 
 class _Times:

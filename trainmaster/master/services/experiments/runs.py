@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Select, Text, cast, func, select
 
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, ServiceError
 from trainmaster.master.services.experiments.experiment_search import (
     SearchColumn,
@@ -26,7 +27,6 @@ from trainmaster.master.services.experiments.experiment_search import (
     window_of,
 )
 from trainmaster.master.services.paging import Page
-from trainmaster.master.services.store import Store
 
 _t, _e = Trial.__table__.c, Experiment.__table__.c
 _local: ColumnElement[Any] = Project.__table__.c.key + "-" + cast(_t.id, Text)
@@ -91,56 +91,61 @@ class RunResult:
     error: str
 
 
-def search(
-    store: Store, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int
-) -> Page[Run]:
-    """`limit` 0 stands for 100, -1 for everything, -2 for the count alone. Raises Invalid."""
-    statement = _chosen(caller, project_id, wanted)
-    with store.transaction() as session:
-        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = window_of(offset, limit, total)
-        page = statement.order_by(*order_of(sort, _column), Trial.id.desc()).offset(window.start).limit(window.size)
-        ids = list(session.scalars(page))
-        query = (
-            select(Trial, Experiment, Project, Workspace)
-            .join(Experiment, Experiment.id == Trial.experiment_id)
-            .join(Project, Project.id == Experiment.project_id)
-            .join(Workspace, Workspace.id == Project.workspace_id)
-            .where(Trial.id.in_(ids))
-        )
-        found = {row[0].id: Run(*row) for row in session.execute(query)}
-    return Page([found[key] for key in ids], window)
+class Runs:
+    """Trials across the experiments of a project."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def act(
-    store: Store,
-    caller: Caller,
-    selection: RunSelection,
-    action: Callable[[int, int], object],
-    *,
-    not_alone: str = "",
-) -> list[RunResult]:
-    """Applies `action` to each run; it gets the run and its experiment. `not_alone`: why it cannot be done to one of
-    several trials, with a placeholder for the run's number; empty where it can. Each succeeds or fails independently.
-    """
-    statement = _chosen(caller, selection.project_id, selection.filter)
-    if not selection.filter:
-        statement = statement.where(Trial.id.in_(selection.ids))
-    with store.transaction() as session:
-        rows = session.execute(statement.add_columns(Experiment.id, Experiment.num_trials).order_by(Trial.id)).all()
-    results = []
-    for run_id, experiment_id, trials in rows:
-        if trials > 1 and not_alone:
-            results.append(RunResult(run_id, not_alone.format(run_id)))
-            continue
-        try:
-            action(run_id, experiment_id)
-            results.append(RunResult(run_id, ""))
-        except ServiceError as error:
-            results.append(RunResult(run_id, error.message))
-    known = {result.run_id for result in results}
-    missing = [] if selection.filter else [key for key in selection.ids if key not in known]
-    return results + [RunResult(key, f"Run with id '{key}' not found here.") for key in missing]
+    def search(
+        self, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int
+    ) -> Page[Run]:
+        """`limit` 0 stands for 100, -1 for everything, -2 for the count alone. Raises Invalid."""
+        statement = _chosen(caller, project_id, wanted)
+        with self._store.transaction() as session:
+            total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+            window = window_of(offset, limit, total)
+            page = statement.order_by(*order_of(sort, _column), Trial.id.desc()).offset(window.start).limit(window.size)
+            ids = list(session.scalars(page))
+            query = (
+                select(Trial, Experiment, Project, Workspace)
+                .join(Experiment, Experiment.id == Trial.experiment_id)
+                .join(Project, Project.id == Experiment.project_id)
+                .join(Workspace, Workspace.id == Project.workspace_id)
+                .where(Trial.id.in_(ids))
+            )
+            found = {row[0].id: Run(*row) for row in session.execute(query)}
+        return Page([found[key] for key in ids], window)
+
+    def act(
+        self,
+        caller: Caller,
+        selection: RunSelection,
+        action: Callable[[int, int], object],
+        *,
+        not_alone: str = "",
+    ) -> list[RunResult]:
+        """Applies `action` to each run; it gets the run and its experiment. `not_alone`: why it cannot be done to one
+        of several trials, with a placeholder for the run's number; empty where it can. Each succeeds or fails
+        independently."""
+        statement = _chosen(caller, selection.project_id, selection.filter)
+        if not selection.filter:
+            statement = statement.where(Trial.id.in_(selection.ids))
+        with self._store.transaction() as session:
+            rows = session.execute(statement.add_columns(Experiment.id, Experiment.num_trials).order_by(Trial.id)).all()
+        results = []
+        for run_id, experiment_id, trials in rows:
+            if trials > 1 and not_alone:
+                results.append(RunResult(run_id, not_alone.format(run_id)))
+                continue
+            try:
+                action(run_id, experiment_id)
+                results.append(RunResult(run_id, ""))
+            except ServiceError as error:
+                results.append(RunResult(run_id, error.message))
+        known = {result.run_id for result in results}
+        missing = [] if selection.filter else [key for key in selection.ids if key not in known]
+        return results + [RunResult(key, f"Run with id '{key}' not found here.") for key in missing]
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

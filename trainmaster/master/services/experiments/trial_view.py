@@ -11,16 +11,15 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial, User
 from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.experiments import attempts_view
 from trainmaster.master.services.experiments.attempts_view import AttemptView
 from trainmaster.master.services.experiments.board import GROUPS, state_of
-from trainmaster.master.services.experiments.trials import tasks_of_trial
-from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.logs.log_store import LogFilter, StoredLine
+from trainmaster.master.services.experiments.trials import Trials
+from trainmaster.master.services.logs.log_store import LogFilter, LogStore, StoredLine
 from trainmaster.master.services.metrics import curves, series
 from trainmaster.master.services.metrics.series import Named
-from trainmaster.master.services.store import Store
 
 MOST_METRICS = 10_000
 LAST_LINES = 20
@@ -50,48 +49,57 @@ class TrialView:
     log: Sequence[StoredLine]
 
 
-def view(store: Store, trial_id: int) -> TrialView:
-    """Raises NotFound."""
-    with store.transaction() as session:
-        series.one_moment(session)
-        row, experiment, username, workspace_id = _row(session, trial_id)
-        attempts, error = attempts_view.read(session, trial_id)
-        named = Named("validation", experiment.searcher_metric)
-        x, y = curves.of_trial(session, row, named, "", 400) if experiment.searcher_metric else ([], [])
-        best = _best_checkpoint(session, row, experiment)
-    log = [
-        line
-        for task_id in tasks_of_trial(store, trial_id)[-1:]
-        for line in log_store.read(store, task_id, LogFilter(), limit=LAST_LINES, newest_first=True)
-    ][::-1]
-    latest = attempts[-1] if attempts else None
-    live = latest.row.state if latest is not None and latest.row.ended_at is None else ""
-    return TrialView(
-        row=row,
-        experiment=experiment,
-        username=username,
-        workspace_id=workspace_id,
-        state="RUNNING" if experiment.unmanaged and row.state == State.ACTIVE else state_of(row.state, live),
-        why=row.reason,
-        best_checkpoint=best,
-        attempts=attempts,
-        expected_error=error,
-        metrics=_metrics(row.summary_metrics),
-        curve=Curve(named, x, y) if x else None,
-        log=log,
-    )
+class TrialViews:
+    """A trial as its page shows it."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._log_store = LogStore(master)
+        self._trials = Trials(master)
 
-def metric_curves(store: Store, trial_id: int, wanted: Sequence[Named], x_name: str, points: int) -> list[Curve]:
-    """Several metrics of a trial over its own steps. Raises NotFound, Invalid."""
-    if len(wanted) > MOST_CURVES:
-        raise Invalid(f"metrics: there are {len(wanted)}, more than the {MOST_CURVES} that are allowed in one call.")
-    with store.transaction() as session:
-        series.one_moment(session)
-        row = session.get(Trial, trial_id)
-        if row is None:
-            raise NotFound(f"There is no trial {trial_id}.")
-        return [Curve(one, *curves.of_trial(session, row, one, x_name, points)) for one in wanted]
+    def read(self, trial_id: int) -> TrialView:
+        """Raises NotFound."""
+        with self._store.transaction() as session:
+            series.one_moment(session)
+            row, experiment, username, workspace_id = _row(session, trial_id)
+            attempts, error = attempts_view.read(session, trial_id)
+            named = Named("validation", experiment.searcher_metric)
+            x, y = curves.of_trial(session, row, named, "", 400) if experiment.searcher_metric else ([], [])
+            best = _best_checkpoint(session, row, experiment)
+        log = [
+            line
+            for task_id in self._trials.tasks_of_trial(trial_id)[-1:]
+            for line in self._log_store.read(task_id, LogFilter(), limit=LAST_LINES, newest_first=True)
+        ][::-1]
+        latest = attempts[-1] if attempts else None
+        live = latest.row.state if latest is not None and latest.row.ended_at is None else ""
+        return TrialView(
+            row=row,
+            experiment=experiment,
+            username=username,
+            workspace_id=workspace_id,
+            state="RUNNING" if experiment.unmanaged and row.state == State.ACTIVE else state_of(row.state, live),
+            why=row.reason,
+            best_checkpoint=best,
+            attempts=attempts,
+            expected_error=error,
+            metrics=_metrics(row.summary_metrics),
+            curve=Curve(named, x, y) if x else None,
+            log=log,
+        )
+
+    def metric_curves(self, trial_id: int, wanted: Sequence[Named], x_name: str, points: int) -> list[Curve]:
+        """Several metrics of a trial over its own steps. Raises NotFound, Invalid."""
+        if len(wanted) > MOST_CURVES:
+            raise Invalid(
+                f"metrics: there are {len(wanted)}, more than the {MOST_CURVES} that are allowed in one call."
+            )
+        with self._store.transaction() as session:
+            series.one_moment(session)
+            row = session.get(Trial, trial_id)
+            if row is None:
+                raise NotFound(f"There is no trial {trial_id}.")
+            return [Curve(one, *curves.of_trial(session, row, one, x_name, points)) for one in wanted]
 
 
 def _row(session: Session, trial_id: int) -> tuple[Trial, Experiment, str, int]:

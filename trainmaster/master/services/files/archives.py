@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, ModelDefinition, Task, Trial
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.store import Store
 
 PIECE = 3 * 2**18  # bytes; of three, so that the base64 of the pieces is that of the whole
 SMALL = 2**18  # bytes of files that are sent with a lease, which saves short jobs a call
@@ -49,25 +49,51 @@ def inherit(session: Session, key: Key, source: Key) -> None:
     _set(session, key, select(column).where(condition).scalar_subquery())
 
 
-def key_of_task(store: Store, task_id: str) -> Key:
-    """The key of the files that a task works with: a trial works with its experiment's. Raises NotFound."""
-    with store.autocommit() as session:
-        before = select(Allocation.trial_id).where(Allocation.task_id == task_id).limit(1).scalar_subquery()
-        mine = (Trial.task_id == Task.task_id) | (Trial.id == before)
-        query = select(Trial.experiment_id).select_from(Task).outerjoin(Trial, mine)
-        found = session.execute(query.where(Task.task_id == task_id)).first()
-    if found is None:
-        raise NotFound(f"There is no task {task_id}.")
-    return task_id if found[0] is None else int(found[0])
+class ContextArchives:
+    """Stored contexts of experiments and tasks."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def key_of_allocation(store: Store, allocation_id: str) -> Key:
-    """The key of the files that an attempt works with. Raises NotFound."""
-    with store.autocommit() as session:
-        task_id = session.scalar(select(Allocation.task_id).where(Allocation.id == allocation_id))
-    if task_id is None:
-        raise NotFound(f"There is no allocation {allocation_id}.")
-    return key_of_task(store, task_id)
+    def size(self, key: Key) -> int:
+        """Return the bytes of an archive. Raises NotFound."""
+        with self._store.autocommit() as session:
+            return size(session, key)
+
+    def key_of_task(self, task_id: str) -> Key:
+        """The key of the files that a task works with: a trial works with its experiment's. Raises NotFound."""
+        with self._store.autocommit() as session:
+            before = select(Allocation.trial_id).where(Allocation.task_id == task_id).limit(1).scalar_subquery()
+            mine = (Trial.task_id == Task.task_id) | (Trial.id == before)
+            query = select(Trial.experiment_id).select_from(Task).outerjoin(Trial, mine)
+            found = session.execute(query.where(Task.task_id == task_id)).first()
+        if found is None:
+            raise NotFound(f"There is no task {task_id}.")
+        return task_id if found[0] is None else int(found[0])
+
+    def key_of_allocation(self, allocation_id: str) -> Key:
+        """The key of the files that an attempt works with. Raises NotFound."""
+        with self._store.autocommit() as session:
+            task_id = session.scalar(select(Allocation.task_id).where(Allocation.id == allocation_id))
+        if task_id is None:
+            raise NotFound(f"There is no allocation {allocation_id}.")
+        return self.key_of_task(task_id)
+
+    def pieces(self, key: Key, length: int) -> Iterator[bytes]:
+        """Yields the archive of `length` bytes in pieces. Raises NotFound when it is deleted meanwhile."""
+        column, condition = _place(key)
+        for start in range(0, length, PIECE):
+            with self._store.autocommit() as session:
+                piece = session.scalar(select(func.substring(column, start + 1, PIECE)).where(condition))
+            if piece is None:
+                raise NotFound(f"The files of {key} have just been deleted.")
+            yield bytes(piece)
+
+    def whole(self, key: Key) -> bytes:
+        """Raises NotFound."""
+        with self._store.autocommit() as session:
+            length = size(session, key)
+        return b"".join(self.pieces(key, length))
 
 
 def small(session: Session, key: Key, length: int) -> bytes | None:
@@ -122,24 +148,6 @@ def size(session: Session, key: Key) -> int:
     if found is None:
         raise NotFound(f"There is no {'experiment' if isinstance(key, int) else 'task'} {key}.")
     return found
-
-
-def pieces(store: Store, key: Key, length: int) -> Iterator[bytes]:
-    """Yields the archive of `length` bytes in pieces. Raises NotFound when it is deleted meanwhile."""
-    column, condition = _place(key)
-    for start in range(0, length, PIECE):
-        with store.autocommit() as session:
-            piece = session.scalar(select(func.substring(column, start + 1, PIECE)).where(condition))
-        if piece is None:
-            raise NotFound(f"The files of {key} have just been deleted.")
-        yield bytes(piece)
-
-
-def whole(store: Store, key: Key) -> bytes:
-    """Raises NotFound."""
-    with store.autocommit() as session:
-        length = size(session, key)
-    return b"".join(pieces(store, key, length))
 
 
 def _set(session: Session, key: Key, value: Any) -> None:

@@ -12,19 +12,19 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Experiment, Project, Trial
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.context import Settings
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.files.user_files import events_folder
-from trainmaster.master.services.store import Settings
 
 Json = dict[str, Any]
 MOST_TRIALS = 100  # of one experiment, as Determined has it: the best ones
 
 
 def folder_of(settings: Settings, storage: Mapping[str, Any], experiment_id: int) -> Path | None:
-    """The event folder of one experiment, with a folder `trial/<id>` for each trial; None in storage that is not a file
-    system."""
-    found = events_folder(settings, storage, experiment_id)
-    return Path(found) if found else None
+    """Return the event folder of an experiment, with a folder `trial/<id>` for each trial; None in storage that is not
+    a file system."""
+    folder = events_folder(settings, storage, experiment_id)
+    return Path(folder) if folder else None
 
 
 def shown(

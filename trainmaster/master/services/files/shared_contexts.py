@@ -14,9 +14,10 @@ from sqlalchemy import func, select
 
 from trainmaster.dispatchers.base import SharedFile, Transient
 from trainmaster.master.db.tables import ModelDefinition
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.files import archives
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.files.archives import ContextArchives
 
 LARGEST = 64 * 2**20  # bytes; in one request to the helper on a cluster, within its deadline
 KEPT = 60.0  # seconds that an archive stays in memory: the first jobs of a search are staged at the same time
@@ -25,8 +26,9 @@ KEPT = 60.0  # seconds that an archive stays in memory: the first jobs of a sear
 class SharedContexts:
     """The archives that jobs of one cluster share. Thread-safe."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._archives = ContextArchives(master)
         self._lock = threading.Lock()
         self._digests: dict[int, str] = {}  # an experiment's archive never changes
         self._last: tuple[int, bytes, float] | None = None  # experiment, its archive, when it was read
@@ -53,7 +55,7 @@ class SharedContexts:
         with self._lock:
             if self._last is None or self._last[0] != experiment_id:
                 try:
-                    self._last = (experiment_id, archives.whole(self._store, experiment_id), time.monotonic())
+                    self._last = (experiment_id, self._archives.whole(experiment_id), time.monotonic())
                 except NotFound as error:
                     raise Transient(error.message) from None
             return self._last[1]

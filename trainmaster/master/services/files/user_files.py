@@ -21,10 +21,10 @@ from sqlalchemy.orm import Session
 from trainmaster.dispatchers.base import HeldFiles, HoldsFiles, Rejected
 from trainmaster.dispatchers.jobfolder import trees
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, User, Workspace
-from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.clusters.clusters import Cluster
+from trainmaster.master.services.context import MasterContext, Settings
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.files.declared_storage import believed, root_of
-from trainmaster.master.services.store import Settings
 
 EVERYTHING = "**/*"  # the pattern of all files of a folder
 GO = 60.0  # seconds for one round of work on a folder
@@ -104,8 +104,8 @@ def events_folder(settings: Settings, storage: Mapping[str, Any], experiment_id:
 class UserFiles:
     """Does the work. Thread-safe."""
 
-    def __init__(self, settings: Settings, clusters: Clusters) -> None:
-        self._settings, self._clusters = settings, clusters
+    def __init__(self, master: MasterContext) -> None:
+        self._settings, self._clusters = master.settings, master.clusters
 
     def remove(self, place: StorageFolder, patterns: Sequence[str]) -> Mapping[str, int]:
         """Removes matching files, and the folder when it is empty then. Returns what is left: bytes by path, folders

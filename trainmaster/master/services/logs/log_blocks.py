@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.compacted import log_blocks, log_progress
 from trainmaster.master.db.tables import task_logs
 from trainmaster.master.services.compaction import ENOUGH, CompactionSource
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.context import MasterContext
 
 SOURCE = CompactionSource(
     "task_logs",
@@ -57,31 +57,38 @@ MOST = 16_384  # lines put into blocks at once
 SIZE = 65_536  # characters of a block, about
 
 
-def due(store: Store) -> list[str]:
-    """Tasks with enough new lines to compact."""
-    p = log_progress.c
-    with store.autocommit() as session:
-        return list(session.scalars(select(p.task_id).where(p.pending >= ENOUGH).order_by(p.pending.desc()).limit(16)))
+class LogBlocks:
+    """Compaction of task logs."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def compact(store: Store, task_id: str) -> bool:
-    """Puts a task's next lines into blocks. Returns whether there may be more. It blocks no other transaction."""
-    p = log_progress.c
-    counted = text("SELECT id FROM condensed_counted WHERE source = 'task_logs'")
-    with store.transaction() as session:
-        after = session.scalar(select(p.upto).where(p.task_id == task_id).with_for_update())
-        if after is None:
-            return False
-        settled = session.execute(counted).scalar_one()
-        span = {"task_id": task_id, "after": after, "upto": settled}
-        last, lines = session.execute(_LAST, {**span, "most": MOST}).one()
-        if lines:
-            session.execute(_BUILD, {**span, "upto": last, "size": SIZE})
-        more = lines == MOST
-        left = func.greatest(p.pending - lines, 0) if more else 0
-        progress = update(log_progress).where(p.task_id == task_id)
-        session.execute(progress.values(upto=last or after, pending=left))
-        return bool(more)
+    def due(self) -> list[str]:
+        """Tasks with enough new lines to compact."""
+        p = log_progress.c
+        with self._store.autocommit() as session:
+            return list(
+                session.scalars(select(p.task_id).where(p.pending >= ENOUGH).order_by(p.pending.desc()).limit(16))
+            )
+
+    def compact(self, task_id: str) -> bool:
+        """Puts a task's next lines into blocks. Returns whether there may be more. It blocks no other transaction."""
+        p = log_progress.c
+        counted = text("SELECT id FROM condensed_counted WHERE source = 'task_logs'")
+        with self._store.transaction() as session:
+            after = session.scalar(select(p.upto).where(p.task_id == task_id).with_for_update())
+            if after is None:
+                return False
+            settled = session.execute(counted).scalar_one()
+            span = {"task_id": task_id, "after": after, "upto": settled}
+            last, lines = session.execute(_LAST, {**span, "most": MOST}).one()
+            if lines:
+                session.execute(_BUILD, {**span, "upto": last, "size": SIZE})
+            more = lines == MOST
+            left = func.greatest(p.pending - lines, 0) if more else 0
+            progress = update(log_progress).where(p.task_id == task_id)
+            session.execute(progress.values(upto=last or after, pending=left))
+            return bool(more)
 
 
 def forget(session: Session, task_ids: Select[str] | Sequence[str]) -> None:

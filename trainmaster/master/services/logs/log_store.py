@@ -18,10 +18,11 @@ from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.compacted import log_blocks as blocks
 from trainmaster.master.db.tables import task_logs
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.logs import log_blocks
 from trainmaster.master.services.logs.log_blocks import Span
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.store import wake
 
 LEVELS = ("UNSPECIFIED", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 NO_RANK = -1  # among the ranks of a filter: lines without a rank
@@ -174,22 +175,83 @@ def shown(text: str) -> str:
     return text.replace(_NUL, "\0")
 
 
-def check(store: Store, limits: Limits, where: LogFilter) -> None:
-    """Raises Invalid for a regular expression that is too long, that the database does not understand, or whose search
-    may take for ever: with back-references PostgreSQL tries all combinations."""
-    if excess := limits.over("pattern", len(where.search_text), "The text that is searched for has {} characters"):
-        raise Invalid(excess)
-    for name, wanted in (("allocation", where.allocation_ids), ("agent", where.agent_ids), ("rank", where.rank_ids)):
-        if excess := limits.over("conditions", len(wanted), f"The filter names {{}} {name}s"):
+class LogStore:
+    """Task logs: lines by filter, and the values to filter by."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def check(self, limits: Limits, where: LogFilter) -> None:
+        """Raises Invalid for a regular expression that is too long, that the database does not understand, or whose
+        search may take for ever: with back-references PostgreSQL tries all combinations."""
+        if excess := limits.over("pattern", len(where.search_text), "The text that is searched for has {} characters"):
             raise Invalid(excess)
-    if where.regex and where.search_text:
-        _check_pattern(where.search_text)
-        with store.transaction() as session:
-            try:
-                session.execute(select(literal("").regexp_match(where.search_text)))
-            except DataError as error:
-                why = str(error.orig).partition("\n")[0].rpartition(": ")[2]
-                raise Invalid(f"{where.search_text!r} is not a regular expression: {why}.") from None
+        for name, wanted in (
+            ("allocation", where.allocation_ids),
+            ("agent", where.agent_ids),
+            ("rank", where.rank_ids),
+        ):
+            if excess := limits.over("conditions", len(wanted), f"The filter names {{}} {name}s"):
+                raise Invalid(excess)
+        if where.regex and where.search_text:
+            _check_pattern(where.search_text)
+            with self._store.transaction() as session:
+                try:
+                    session.execute(select(literal("").regexp_match(where.search_text)))
+                except DataError as error:
+                    why = str(error.orig).partition("\n")[0].rpartition(": ")[2]
+                    raise Invalid(f"{where.search_text!r} is not a regular expression: {why}.") from None
+
+    def read(
+        self,
+        task_id: str,
+        where: LogFilter,
+        *,
+        after_id: int = 0,
+        upto_id: int = _LAST_ID,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> list[StoredLine]:
+        """Lines with an id above `after_id` and up to `upto_id`, oldest first, or newest first."""
+        t = task_logs.c
+        after = max(after_id, where.after_id)
+        of_lines, of_blocks = conditions(where)
+        query = select(task_logs).where(t.task_id == task_id, *of_lines)
+        query = query.order_by(t.id.desc() if newest_first else t.id)
+        found: list[RowMapping] = []
+        with self._store.transaction() as session:
+            upto = min(log_blocks.upto(session, task_id), upto_id) if of_blocks else 0
+            behind = Span(max(after, upto), upto_id)
+            spans = log_blocks.spans(session, task_id, of_blocks, after, upto, newest_first)
+            for span in chain([behind], spans) if newest_first else chain(spans, [behind]):
+                part = query.where(t.id > span.after, t.id <= span.last)
+                if limit is not None:
+                    part = part.limit(limit - len(found))
+                found += session.execute(part).mappings()
+                if limit is not None and len(found) >= limit:
+                    break
+        return [StoredLine(**{**row, "level": LEVELS[row["level"]], "log": shown(row["log"])}) for row in found]
+
+    def fields(self, task_id: str) -> dict[str, list[Any]]:
+        """The values of each column that lines can be filtered by."""
+        t = task_logs.c
+        columns = {
+            "allocation_ids": t.allocation_id,
+            "agent_ids": t.agent_id,
+            "container_ids": t.container_id,
+            "rank_ids": t.rank_id,
+            "sources": t.source,
+            "stdtypes": t.stdtype,
+        }
+        parts = [
+            func.array_agg(column.distinct()).filter(column.is_not(None)).label(name)
+            for name, column in columns.items()
+        ]
+        with self._store.transaction() as session:
+            upto = log_blocks.upto(session, task_id)
+            known = log_blocks.values(session, task_id, list(columns)) if upto else {}
+            row = session.execute(select(*parts).where(t.task_id == task_id, t.id > upto)).one()
+        return {name: sorted({*(getattr(row, name) or ()), *known.get(name, ())}) for name in columns}
 
 
 def _check_pattern(pattern: str) -> None:
@@ -209,37 +271,6 @@ def _check_pattern(pattern: str) -> None:
 
 
 _SAME = {"y": r"\b", "m": r"\b", "M": r"\b", "Y": r"\B", "Z": r"\z"}  # RE2's equivalents of PostgreSQL's constraints
-
-
-def read(
-    store: Store,
-    task_id: str,
-    where: LogFilter,
-    *,
-    after_id: int = 0,
-    upto_id: int = _LAST_ID,
-    limit: int | None = None,
-    newest_first: bool = False,
-) -> list[StoredLine]:
-    """Lines with an id above `after_id` and up to `upto_id`, oldest first, or newest first."""
-    t = task_logs.c
-    after = max(after_id, where.after_id)
-    of_lines, of_blocks = conditions(where)
-    query = select(task_logs).where(t.task_id == task_id, *of_lines)
-    query = query.order_by(t.id.desc() if newest_first else t.id)
-    found: list[RowMapping] = []
-    with store.transaction() as session:
-        upto = min(log_blocks.upto(session, task_id), upto_id) if of_blocks else 0
-        behind = Span(max(after, upto), upto_id)
-        spans = log_blocks.spans(session, task_id, of_blocks, after, upto, newest_first)
-        for span in chain([behind], spans) if newest_first else chain(spans, [behind]):
-            part = query.where(t.id > span.after, t.id <= span.last)
-            if limit is not None:
-                part = part.limit(limit - len(found))
-            found += session.execute(part).mappings()
-            if limit is not None and len(found) >= limit:
-                break
-    return [StoredLine(**{**row, "level": LEVELS[row["level"]], "log": shown(row["log"])}) for row in found]
 
 
 def conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
@@ -283,27 +314,6 @@ def conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[Column
 def _of_ranks(wanted: Sequence[int]) -> ColumnElement[bool]:
     of_some = task_logs.c.rank_id.in_(wanted)
     return of_some | task_logs.c.rank_id.is_(None) if NO_RANK in wanted else of_some
-
-
-def fields(store: Store, task_id: str) -> dict[str, list[Any]]:
-    """The values of each column that lines can be filtered by."""
-    t = task_logs.c
-    columns = {
-        "allocation_ids": t.allocation_id,
-        "agent_ids": t.agent_id,
-        "container_ids": t.container_id,
-        "rank_ids": t.rank_id,
-        "sources": t.source,
-        "stdtypes": t.stdtype,
-    }
-    parts = [
-        func.array_agg(column.distinct()).filter(column.is_not(None)).label(name) for name, column in columns.items()
-    ]
-    with store.transaction() as session:
-        upto = log_blocks.upto(session, task_id)
-        known = log_blocks.values(session, task_id, list(columns)) if upto else {}
-        row = session.execute(select(*parts).where(t.task_id == task_id, t.id > upto)).one()
-    return {name: sorted({*(getattr(row, name) or ()), *known.get(name, ())}) for name in columns}
 
 
 def _clean(text: str) -> str:

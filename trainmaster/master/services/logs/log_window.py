@@ -12,10 +12,9 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import task_logs
-from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.logs.log_outline import Outline, Outlines, Part
-from trainmaster.master.services.logs.log_store import LogFilter, StoredLine, conditions
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.logs.log_store import LogFilter, LogStore, StoredLine, conditions
 
 TRACEBACK = "Traceback (most recent call last)"  # Python prints it without a level
 _FIRST_TIME = dt.timedelta(microseconds=1)
@@ -68,110 +67,108 @@ class LogExcerpt:
     bins: Bins | None
 
 
-def read(
-    store: Store,
-    outlines: Outlines,
-    task_id: str,
-    where: LogFilter,
-    place: LogPlace,
-    *,
-    before: int,
-    after: int,
-    bins: int,
-    only_matches: bool = False,
-) -> LogExcerpt:
-    """The lines around a place among those that fit `where`. Its search text marks lines; with `only_matches` it
-    selects them. Matches are counted where `bins` are wanted: counting reads more than finding."""
-    shown = where if only_matches else replace(where, search_text="")
-    searching = bool(where.search_text)
-    with store.transaction() as session:
-        outline = outlines.read(session, task_id, shown)
-        found = outlines.read(session, task_id, where) if searching and bins else None
-        began = session.scalar(select(task_logs.c.at).where(task_logs.c.id == outline.began))
-    focus = _focus(store, task_id, shown, where, place, outline)
-    last = outline.newest
-    above: list[StoredLine] = []
-    below: list[StoredLine] = []
-    if before:
-        upto = last if focus is None else focus - 1
-        above = log_store.read(store, task_id, shown, upto_id=upto, limit=before, newest_first=True)[::-1]
-    if after and focus is not None:
-        below = log_store.read(store, task_id, shown, after_id=focus - 1, upto_id=last, limit=after)
-    lines = above + below
-    with store.transaction() as session:
-        reached = outline.total if focus is None else _position(session, task_id, shown, outline, focus)
-        matched = _matched(session, task_id, where, lines) if searching else []
-        match = None
-        if found is not None and focus is not None and (focus in matched or (place.find and not after)):
-            match = _position(session, task_id, where, found, focus) + 1
-    return LogExcerpt(
-        lines=lines,
-        position=reached - len(above),
-        total=outline.total,
-        newest=last,
-        began=began,
-        focus=focus,
-        match=match,
-        matches=None if found is None else found.total,
-        matched=matched,
-        bins=_bins(outline, found, bins) if bins else None,
-    )
+class LogWindows:
+    """Windows of long logs, and searches in them."""
 
+    def __init__(self, master: MasterContext, outlines: Outlines | None = None) -> None:
+        self._store = master.store
+        self._outlines = outlines or Outlines()
+        self._log_store = LogStore(master)
 
-# -- the place ----------------------------------------------------------------------------------------------------
+    def read(
+        self,
+        task_id: str,
+        where: LogFilter,
+        place: LogPlace,
+        *,
+        before: int,
+        after: int,
+        bins: int,
+        only_matches: bool = False,
+    ) -> LogExcerpt:
+        """The lines around a place among those that fit `where`. Its search text marks lines; with `only_matches` it
+        selects them. Matches are counted where `bins` are wanted: counting reads more than finding."""
+        shown = where if only_matches else replace(where, search_text="")
+        searching = bool(where.search_text)
+        with self._store.transaction() as session:
+            outline = self._outlines.read(session, task_id, shown)
+            found = self._outlines.read(session, task_id, where) if searching and bins else None
+            began = session.scalar(select(task_logs.c.at).where(task_logs.c.id == outline.began))
+        focus = self._focus(task_id, shown, where, place, outline)
+        last = outline.newest
+        above: list[StoredLine] = []
+        below: list[StoredLine] = []
+        if before:
+            upto = last if focus is None else focus - 1
+            above = self._log_store.read(task_id, shown, upto_id=upto, limit=before, newest_first=True)[::-1]
+        if after and focus is not None:
+            below = self._log_store.read(task_id, shown, after_id=focus - 1, upto_id=last, limit=after)
+        lines = above + below
+        with self._store.transaction() as session:
+            reached = outline.total if focus is None else _position(session, task_id, shown, outline, focus)
+            matched = _matched(session, task_id, where, lines) if searching else []
+            match = None
+            if found is not None and focus is not None and (focus in matched or (place.find and not after)):
+                match = _position(session, task_id, where, found, focus) + 1
+        return LogExcerpt(
+            lines=lines,
+            position=reached - len(above),
+            total=outline.total,
+            newest=last,
+            began=began,
+            focus=focus,
+            match=match,
+            matches=None if found is None else found.total,
+            matched=matched,
+            bins=_bins(outline, found, bins) if bins else None,
+        )
 
+    # -- the place ----------------------------------------------------------------------------------------------------
+    def _focus(self, task_id: str, shown: LogFilter, where: LogFilter, place: LogPlace, outline: Outline) -> int | None:
+        """The id of the line that a window is around; None: it lies at the end."""
+        if place.find is Find.ERROR:
+            return self._first_error(task_id, shown, outline.newest)
+        if place.find is not None:
+            return self._match(task_id, where, place.find, place.line_id, outline.newest)
+        if place.line_id is not None:
+            return self._first(task_id, shown, place.line_id - 1, outline.newest)
+        if place.at is not None:
+            since = place.at - _FIRST_TIME
+            if shown.after is not None:
+                since = max(since, shown.after)
+            return self._first(task_id, replace(shown, after=since), 0, outline.newest)
+        position = place.position
+        if place.share is not None and position is None:
+            position = round(place.share * (outline.total - 1))
+        if position is None or outline.total == 0:
+            return None
+        with self._store.transaction() as session:
+            return _id_at(session, task_id, shown, outline, max(0, min(position, outline.total - 1)))
 
-def _focus(
-    store: Store, task_id: str, shown: LogFilter, where: LogFilter, place: LogPlace, outline: Outline
-) -> int | None:
-    """The id of the line that a window is around; None: it lies at the end."""
-    if place.find is Find.ERROR:
-        return _first_error(store, task_id, shown, outline.newest)
-    if place.find is not None:
-        return _match(store, task_id, where, place.find, place.line_id, outline.newest)
-    if place.line_id is not None:
-        return _first(store, task_id, shown, place.line_id - 1, outline.newest)
-    if place.at is not None:
-        since = place.at - _FIRST_TIME
-        if shown.after is not None:
-            since = max(since, shown.after)
-        return _first(store, task_id, replace(shown, after=since), 0, outline.newest)
-    position = place.position
-    if place.share is not None and position is None:
-        position = round(place.share * (outline.total - 1))
-    if position is None or outline.total == 0:
-        return None
-    with store.transaction() as session:
-        return _id_at(session, task_id, shown, outline, max(0, min(position, outline.total - 1)))
+    def _first(self, task_id: str, where: LogFilter, after: int, upto: int) -> int | None:
+        found = self._log_store.read(task_id, where, after_id=after, upto_id=upto, limit=1)
+        return found[0].id if found else None
 
+    def _last(self, task_id: str, where: LogFilter, upto: int) -> int | None:
+        found = self._log_store.read(task_id, where, upto_id=upto, limit=1, newest_first=True)
+        return found[0].id if found else None
 
-def _first(store: Store, task_id: str, where: LogFilter, after: int, upto: int) -> int | None:
-    found = log_store.read(store, task_id, where, after_id=after, upto_id=upto, limit=1)
-    return found[0].id if found else None
+    def _match(self, task_id: str, where: LogFilter, way: Find, line_id: int | None, newest: int) -> int | None:
+        if way is Find.NEXT:
+            found = None if line_id is None else self._first(task_id, where, line_id, newest)
+            return self._first(task_id, where, 0, newest) if found is None else found
+        found = None if line_id is None else self._last(task_id, where, line_id - 1)
+        return self._last(task_id, where, newest) if found is None else found
 
-
-def _last(store: Store, task_id: str, where: LogFilter, upto: int) -> int | None:
-    found = log_store.read(store, task_id, where, upto_id=upto, limit=1, newest_first=True)
-    return found[0].id if found else None
-
-
-def _match(store: Store, task_id: str, where: LogFilter, way: Find, line_id: int | None, newest: int) -> int | None:
-    if way is Find.NEXT:
-        found = None if line_id is None else _first(store, task_id, where, line_id, newest)
-        return _first(store, task_id, where, 0, newest) if found is None else found
-    found = None if line_id is None else _last(store, task_id, where, line_id - 1)
-    return _last(store, task_id, where, newest) if found is None else found
-
-
-def _first_error(store: Store, task_id: str, shown: LogFilter, newest: int) -> int | None:
-    """The first line of level ERROR or above, or the first traceback if it comes earlier."""
-    levels = [level for level in ("ERROR", "CRITICAL") if not shown.levels or level in shown.levels]
-    found = _first(store, task_id, replace(shown, levels=levels), 0, newest) if levels else None
-    traceback = None
-    if not shown.search_text:
-        printed = replace(shown, search_text=TRACEBACK, regex=False)
-        traceback = _first(store, task_id, printed, 0, newest if found is None else found)
-    return min((one for one in (found, traceback) if one is not None), default=None)
+    def _first_error(self, task_id: str, shown: LogFilter, newest: int) -> int | None:
+        """The first line of level ERROR or above, or the first traceback if it comes earlier."""
+        levels = [level for level in ("ERROR", "CRITICAL") if not shown.levels or level in shown.levels]
+        found = self._first(task_id, replace(shown, levels=levels), 0, newest) if levels else None
+        traceback = None
+        if not shown.search_text:
+            printed = replace(shown, search_text=TRACEBACK, regex=False)
+            traceback = self._first(task_id, printed, 0, newest if found is None else found)
+        return min((one for one in (found, traceback) if one is not None), default=None)
 
 
 # -- positions ----------------------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import METRICS_OF, Experiment, Trial
 from trainmaster.master.services.clock import epoch
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.metric_reports import kind_of
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.metrics.series_columns import ColumnBlock
-from trainmaster.master.services.store import Store
 
 BATCHES, SECONDS = "batches", "seconds"
 DIGITS = 6  # significant ones of a value: more than a screen shows
@@ -43,26 +43,32 @@ class CurveGrid:
     seq: int
 
 
-def of_experiment(
-    store: Store, experiment_id: int, metric: Named | None, x_name: str, points: int, since: int = 0
-) -> CurveGrid:
-    """The curves of all trials of an experiment; with `since` only those that have reported more.
+class Curves:
+    """Curves of an experiment's trials over one axis."""
 
-    Args:
-        metric: None: the searcher's.
-        x_name: BATCHES, SECONDS since each trial's start, or a metric of the same reports, such as epochs.
-        points: Places of the grid, at most.
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-    Raises:
-        NotFound: There is no such experiment.
-        Invalid: The metric has no name.
-    """
-    with store.transaction() as session:
-        series.one_moment(session)
-        row = session.get(Experiment, experiment_id)
-        if row is None:
-            raise NotFound(f"There is no experiment {experiment_id}.")
-        return read(session, row, metric, x_name, points, since)
+    def of_experiment(
+        self, experiment_id: int, metric: Named | None, x_name: str, points: int, since: int = 0
+    ) -> CurveGrid:
+        """The curves of all trials of an experiment; with `since` only those that have reported more.
+
+        Args:
+            metric: None: the searcher's.
+            x_name: BATCHES, SECONDS since each trial's start, or a metric of the same reports, such as epochs.
+            points: Places of the grid, at most.
+
+        Raises:
+            NotFound: There is no such experiment.
+            Invalid: The metric has no name.
+        """
+        with self._store.transaction() as session:
+            series.one_moment(session)
+            row = session.get(Experiment, experiment_id)
+            if row is None:
+                raise NotFound(f"There is no experiment {experiment_id}.")
+            return read(session, row, metric, x_name, points, since)
 
 
 def read(

@@ -10,9 +10,9 @@ from sqlalchemy import func, select
 
 from trainmaster.master.db.tables import METRICS_OF, Experiment, Project, Trial
 from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.metrics.metric_reports import number
-from trainmaster.master.services.store import Store
 
 _GROUPS = {"avg_metrics": "training", "validation_metrics": "validation"}
 
@@ -29,24 +29,44 @@ class MetricNames:
         return [name for known, name in self.named if known == group]
 
 
-def of_experiments(store: Store, caller: Caller, ids: Sequence[int]) -> MetricNames:
-    """The metrics of these experiments. Raises NotFound, also for experiments that the caller may not see."""
-    query = (
-        select(Experiment.id, Experiment.searcher_metric, Experiment.end_time, Project.workspace_id)
-        .join(Project, Project.id == Experiment.project_id)
-        .where(Experiment.id.in_(ids))
-        .order_by(Experiment.id)
-    )
-    with store.transaction() as session:
-        rows = [row for row in session.execute(query) if caller.sees(row.workspace_id)]
-        if missing := set(ids) - {row.id for row in rows}:
-            raise NotFound(f"There is no experiment {min(missing)}.")
-        mine = select(Trial.summary_metrics, func.jsonb_object_keys(Trial.summary_metrics).label("key"))
-        each = mine.where(Trial.experiment_id.in_(ids)).subquery().c
-        pairs = select(each.key, func.jsonb_object_keys(each.summary_metrics[each.key])).distinct()
-        found = sorted((_GROUPS.get(key, key), metric) for key, metric in session.execute(pairs))
-    searcher = sorted({row.searcher_metric for row in rows})
-    return MetricNames(searcher, found, any(row.end_time is None for row in rows))
+class MetricLists:
+    """The metrics that trials have reported."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def of_experiments(self, caller: Caller, ids: Sequence[int]) -> MetricNames:
+        """The metrics of these experiments. Raises NotFound, also for experiments that the caller may not see."""
+        query = (
+            select(Experiment.id, Experiment.searcher_metric, Experiment.end_time, Project.workspace_id)
+            .join(Project, Project.id == Experiment.project_id)
+            .where(Experiment.id.in_(ids))
+            .order_by(Experiment.id)
+        )
+        with self._store.transaction() as session:
+            rows = [row for row in session.execute(query) if caller.sees(row.workspace_id)]
+            if missing := set(ids) - {row.id for row in rows}:
+                raise NotFound(f"There is no experiment {min(missing)}.")
+            mine = select(Trial.summary_metrics, func.jsonb_object_keys(Trial.summary_metrics).label("key"))
+            each = mine.where(Trial.experiment_id.in_(ids)).subquery().c
+            pairs = select(each.key, func.jsonb_object_keys(each.summary_metrics[each.key])).distinct()
+            found = sorted((_GROUPS.get(key, key), metric) for key, metric in session.execute(pairs))
+        searcher = sorted({row.searcher_metric for row in rows})
+        return MetricNames(searcher, found, any(row.end_time is None for row in rows))
+
+    def validation_history(self, experiment_id: int) -> list[Validation]:
+        """The searcher's metric in every validation of the experiment, in the order of time."""
+        m = METRICS_OF["validation"].c
+        with self._store.transaction() as session:
+            metric = session.scalar(select(Experiment.searcher_metric).where(Experiment.id == experiment_id))
+            if metric is None:
+                raise NotFound(f"There is no experiment {experiment_id}.")
+            value = func.jsonb_extract_path(m.metrics, "validation_metrics", metric)
+            mine = select(Trial.id).where(Trial.experiment_id == experiment_id)
+            query = select(m.trial_id, m.at, value).where(m.trial_id.in_(mine), ~m.archived, m.group == "validation")
+            rows = session.execute(query.order_by(m.at, m.id)).all()
+        found = ((trial_id, at, number(shown)) for trial_id, at, shown in rows)
+        return [Validation(trial_id, at, shown) for trial_id, at, shown in found if shown is not None]
 
 
 @dataclass(frozen=True)
@@ -54,18 +74,3 @@ class Validation:
     trial_id: int
     at: dt.datetime
     value: float
-
-
-def validation_history(store: Store, experiment_id: int) -> list[Validation]:
-    """The searcher's metric in every validation of the experiment, in the order of time."""
-    m = METRICS_OF["validation"].c
-    with store.transaction() as session:
-        metric = session.scalar(select(Experiment.searcher_metric).where(Experiment.id == experiment_id))
-        if metric is None:
-            raise NotFound(f"There is no experiment {experiment_id}.")
-        value = func.jsonb_extract_path(m.metrics, "validation_metrics", metric)
-        mine = select(Trial.id).where(Trial.experiment_id == experiment_id)
-        query = select(m.trial_id, m.at, value).where(m.trial_id.in_(mine), ~m.archived, m.group == "validation")
-        rows = session.execute(query.order_by(m.at, m.id)).all()
-    found = ((trial_id, at, number(shown)) for trial_id, at, shown in rows)
-    return [Validation(trial_id, at, shown) for trial_id, at, shown in found if shown is not None]

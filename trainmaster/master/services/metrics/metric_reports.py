@@ -34,8 +34,8 @@ from sqlalchemy.orm import Session
 from trainmaster.config.limits import in_force
 from trainmaster.master.db.tables import Checkpoint, Trial, metrics
 from trainmaster.master.services import bounds
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -449,22 +449,27 @@ def stored_reports(session: Session, ids: Sequence[int], kinds: Sequence[str]) -
     return {row["id"]: _stored_report(row) for row in session.execute(query).mappings()}
 
 
-def stream(store: Store, trial_ids: Sequence[int], group: str | None, *, page: int = 1000) -> Iterator[StoredReport]:
-    """All reports of some trials in (trial, steps, id) order, read page by page."""
-    for trial_id in sorted(set(trial_ids)):
-        yield from _stream_of(store, trial_id, group, page)
+class MetricReports:
+    """Stored metric reports of trials, as streams."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def _stream_of(store: Store, trial_id: int, group: str | None, page: int) -> Iterator[StoredReport]:
-    m = metrics.c
-    query = select(metrics).where(m.trial_id == trial_id, ~m.archived)
-    query = query.where(m.group == group, m.kind == kind_of(group)) if group else query.where(m.kind != "profiling")
-    after = (-1, -1)
-    while True:
-        piece = query.where(tuple_(m.steps, m.id) > after).order_by(m.steps, m.id).limit(page)
-        with store.transaction() as session:
-            rows = session.execute(piece).mappings().all()
-        yield from map(_stored_report, rows)
-        if len(rows) < page:
-            return
-        after = (rows[-1]["steps"], rows[-1]["id"])
+    def stream(self, trial_ids: Sequence[int], group: str | None, *, page: int = 1000) -> Iterator[StoredReport]:
+        """All reports of some trials in (trial, steps, id) order, read page by page."""
+        for trial_id in sorted(set(trial_ids)):
+            yield from self._stream_of(trial_id, group, page)
+
+    def _stream_of(self, trial_id: int, group: str | None, page: int) -> Iterator[StoredReport]:
+        m = metrics.c
+        query = select(metrics).where(m.trial_id == trial_id, ~m.archived)
+        query = query.where(m.group == group, m.kind == kind_of(group)) if group else query.where(m.kind != "profiling")
+        after = (-1, -1)
+        while True:
+            piece = query.where(tuple_(m.steps, m.id) > after).order_by(m.steps, m.id).limit(page)
+            with self._store.transaction() as session:
+                rows = session.execute(piece).mappings().all()
+            yield from map(_stored_report, rows)
+            if len(rows) < page:
+                return
+            after = (rows[-1]["steps"], rows[-1]["id"])

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainmaster.master.services.metrics import metric_reports
-from trainmaster.master.services.metrics.metric_reports import PROFILING, number
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.metrics.metric_reports import PROFILING, MetricReports, number
 
 
 @dataclass(frozen=True, order=True)
@@ -28,17 +27,24 @@ class Measured:
     values: list[float] = field(default_factory=list)
 
 
-def read(store: Store, trial_id: int) -> dict[Series, Measured]:
-    """All series of a trial, in the order of time."""
-    found: dict[Series, Measured] = {}
-    for group in sorted(PROFILING):
-        for report in metric_reports.stream(store, [trial_id], group):
-            for one, value in _values(report.metrics.get("avg_metrics") or {}):
-                kept = found.setdefault(one, Measured())
-                kept.steps.append(report.steps)
-                kept.times.append(report.at)
-                kept.values.append(value)
-    return dict(sorted(found.items()))
+class ProfilerSeries:
+    """Measurements of a trial's machines."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._metric_reports = MetricReports(master)
+
+    def read(self, trial_id: int) -> dict[Series, Measured]:
+        """All series of a trial, in the order of time."""
+        found: dict[Series, Measured] = {}
+        for group in sorted(PROFILING):
+            for report in self._metric_reports.stream([trial_id], group):
+                for one, value in _values(report.metrics.get("avg_metrics") or {}):
+                    kept = found.setdefault(one, Measured())
+                    kept.steps.append(report.steps)
+                    kept.times.append(report.at)
+                    kept.values.append(value)
+        return dict(sorted(found.items()))
 
 
 def _values(reported: Mapping[str, Any]) -> Iterator[tuple[Series, float]]:

@@ -21,11 +21,11 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import METRICS_OF, Experiment, Project, Trial
 from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.metrics.metric_reports import MAX_STEPS, kind_of
 from trainmaster.master.services.metrics.series_columns import ColumnBlock
-from trainmaster.master.services.store import Store
 
 DAY_ONE = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 EPOCH = "epoch"  # the metric that holds the epoch of the others in its report
@@ -72,69 +72,72 @@ class TrialSnapshot:
     steps: int
 
 
-def batches(store: Store, experiment_id: int, metric: Named) -> tuple[list[int], bool]:
-    """The steps at which any trial of an experiment reported a metric; and whether there may be more. Raises
-    NotFound."""
-    m, value = _table(metric)
-    with store.transaction() as session:
-        experiment = _experiment(session, experiment_id)
-        mine = select(Trial.id).where(Trial.experiment_id == experiment_id)
-        query = select(m.c.steps).distinct().where(m.c.trial_id.in_(mine), ~m.c.archived, m.c.group == metric.group)
-        found = session.scalars(query.where(value.is_not(None)).order_by(m.c.steps))
-        return list(found), experiment.end_time is None
+class MetricSeries:
+    """Series of one metric, sampled and compared."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def sample(
-    store: Store, experiment_id: int, metric: Named, stretch: Stretch, most_trials: int
-) -> tuple[list[TrialSeries], bool]:
-    """The best trials of an experiment with their series; and whether there may be more."""
-    with store.transaction() as session:
-        one_moment(session)
-        experiment = _experiment(session, experiment_id)
-        measured = Trial.__table__.c.searcher_metric
-        order = measured.asc() if experiment.smaller_is_better else measured.desc()
-        mine = select(Trial).where(Trial.experiment_id == experiment_id).order_by(order.nulls_last(), Trial.id)
-        rows = list(session.scalars(mine.limit(min(most_trials or 100, MOST_TRIALS))))
-        found = _series(session, [row.id for row in rows], metric, stretch)
-        return [TrialSeries(row, found[row.id]) for row in rows], experiment.end_time is None
+    def batches(self, experiment_id: int, metric: Named) -> tuple[list[int], bool]:
+        """The steps at which any trial of an experiment reported a metric; and whether there may be more. Raises
+        NotFound."""
+        m, value = _table(metric)
+        with self._store.transaction() as session:
+            experiment = _experiment(session, experiment_id)
+            mine = select(Trial.id).where(Trial.experiment_id == experiment_id)
+            query = select(m.c.steps).distinct().where(m.c.trial_id.in_(mine), ~m.c.archived, m.c.group == metric.group)
+            found = session.scalars(query.where(value.is_not(None)).order_by(m.c.steps))
+            return list(found), experiment.end_time is None
 
+    def sample(
+        self, experiment_id: int, metric: Named, stretch: Stretch, most_trials: int
+    ) -> tuple[list[TrialSeries], bool]:
+        """The best trials of an experiment with their series; and whether there may be more."""
+        with self._store.transaction() as session:
+            one_moment(session)
+            experiment = _experiment(session, experiment_id)
+            measured = Trial.__table__.c.searcher_metric
+            order = measured.asc() if experiment.smaller_is_better else measured.desc()
+            mine = select(Trial).where(Trial.experiment_id == experiment_id).order_by(order.nulls_last(), Trial.id)
+            rows = list(session.scalars(mine.limit(min(most_trials or 100, MOST_TRIALS))))
+            found = _series(session, [row.id for row in rows], metric, stretch)
+            return [TrialSeries(row, found[row.id]) for row in rows], experiment.end_time is None
 
-def snapshot(
-    store: Store, experiment_id: int, metric: Named, steps: int, margin: int
-) -> tuple[list[TrialSnapshot], bool]:
-    """Each trial's value at `steps`, or at most `margin` later; and whether there may be more."""
-    m, value = _table(metric)
-    with store.transaction() as session:
-        experiment = _experiment(session, experiment_id)
+    def snapshot(self, experiment_id: int, metric: Named, steps: int, margin: int) -> tuple[list[TrialSnapshot], bool]:
+        """Each trial's value at `steps`, or at most `margin` later; and whether there may be more."""
+        m, value = _table(metric)
+        with self._store.transaction() as session:
+            experiment = _experiment(session, experiment_id)
+            query = (
+                select(Trial.id, Trial.hparams, value, m.c.steps)
+                .ext(distinct_on(Trial.id))
+                .join(m, m.c.trial_id == Trial.id)
+                .where(Trial.experiment_id == experiment_id, ~m.c.archived, m.c.group == metric.group)
+                .where(m.c.steps.between(steps, min(steps + margin, MAX_STEPS)), value.is_not(None))
+                .order_by(Trial.id, m.c.steps)
+            )
+            return [TrialSnapshot(*row) for row in session.execute(query)], experiment.end_time is None
+
+    def compare(
+        self, caller: Caller, trial_ids: Sequence[int], metrics: Sequence[Named], stretch: Stretch
+    ) -> list[tuple[Trial, Mapping[Named, Sequence[Point]]]]:
+        """Series of several trials. Raises NotFound, Forbidden, Invalid."""
+        if len(trial_ids) > MOST_TRIALS:
+            raise Invalid(f"Not more than {MOST_TRIALS} trials are compared at once.")
+        query = select(Trial, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
         query = (
-            select(Trial.id, Trial.hparams, value, m.c.steps)
-            .ext(distinct_on(Trial.id))
-            .join(m, m.c.trial_id == Trial.id)
-            .where(Trial.experiment_id == experiment_id, ~m.c.archived, m.c.group == metric.group)
-            .where(m.c.steps.between(steps, min(steps + margin, MAX_STEPS)), value.is_not(None))
-            .order_by(Trial.id, m.c.steps)
+            query.join(Project, Project.id == Experiment.project_id).where(Trial.id.in_(trial_ids)).order_by(Trial.id)
         )
-        return [TrialSnapshot(*row) for row in session.execute(query)], experiment.end_time is None
-
-
-def compare(
-    store: Store, caller: Caller, trial_ids: Sequence[int], metrics: Sequence[Named], stretch: Stretch
-) -> list[tuple[Trial, Mapping[Named, Sequence[Point]]]]:
-    """Series of several trials. Raises NotFound, Forbidden, Invalid."""
-    if len(trial_ids) > MOST_TRIALS:
-        raise Invalid(f"Not more than {MOST_TRIALS} trials are compared at once.")
-    query = select(Trial, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
-    query = query.join(Project, Project.id == Experiment.project_id).where(Trial.id.in_(trial_ids)).order_by(Trial.id)
-    with store.transaction() as session:
-        one_moment(session)
-        rows = [(trial, home) for trial, home in session.execute(query)]
-        for trial, home in rows:
-            caller.check(home, f"There is no trial {trial.id}.")
-        if missing := set(trial_ids) - {row.id for row, _ in rows}:
-            raise NotFound(f"There is no trial {min(missing)}.")
-        ids = [row.id for row, _ in rows]
-        found = {metric: _series(session, ids, metric, stretch) for metric in metrics}
-        return [(row, {metric: found[metric][row.id] for metric in metrics}) for row, _ in rows]
+        with self._store.transaction() as session:
+            one_moment(session)
+            rows = [(trial, home) for trial, home in session.execute(query)]
+            for trial, home in rows:
+                caller.check(home, f"There is no trial {trial.id}.")
+            if missing := set(trial_ids) - {row.id for row, _ in rows}:
+                raise NotFound(f"There is no trial {min(missing)}.")
+            ids = [row.id for row, _ in rows]
+            found = {metric: _series(session, ids, metric, stretch) for metric in metrics}
+            return [(row, {metric: found[metric][row.id] for metric in metrics}) for row, _ in rows]
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

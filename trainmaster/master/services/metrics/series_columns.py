@@ -27,8 +27,8 @@ from sqlalchemy import Row, delete, func, insert, select, text, update
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.compacted import series_progress, series_steps, series_values
-from trainmaster.master.services.compaction import ENOUGH, CompactionSource, counted_upto
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.compaction import ENOUGH, Compaction, CompactionSource
+from trainmaster.master.services.context import MasterContext
 
 MOST = 32_768  # reports compacted at once, about
 LOCK_CLASS = 7304
@@ -55,59 +55,65 @@ _REPORTS = text("""
 """)
 
 
-# -- writing ------------------------------------------------------------------------------------------------------
+class SeriesColumns:
+    """Compaction of metric reports."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._compaction = Compaction(master)
 
-def due(store: Store) -> list[int]:
-    """Trials with enough new reports to compact."""
-    p = series_progress.c
-    with store.autocommit() as session:
-        return list(session.scalars(select(p.trial_id).where(p.pending >= ENOUGH).order_by(p.pending.desc()).limit(16)))
+    # -- writing ------------------------------------------------------------------------------------------------------
+    def due(self) -> list[int]:
+        """Trials with enough new reports to compact."""
+        p = series_progress.c
+        with self._store.autocommit() as session:
+            return list(
+                session.scalars(select(p.trial_id).where(p.pending >= ENOUGH).order_by(p.pending.desc()).limit(16))
+            )
 
-
-def compact(store: Store, trial_id: int) -> bool:
-    """Stores the next range of a trial's reports as columns. Returns whether there may be more. When another
-    transaction changed them meanwhile, it does nothing. Writers of new reports never wait for it; writers that change
-    reports wait for the last few statements."""
-    p = series_progress.c
-    with store.transaction() as session:
-        # Two processes that empty `changed` would not see each other's changes; one that lost the lock cannot write
-        # either.
-        if not session.scalar(select(func.pg_try_advisory_xact_lock(LOCK_CLASS, trial_id))):
-            return False
-        with store.transaction() as beginning:
-            begin = update(series_progress).where(p.trial_id == trial_id).values(changed=None)
-            found = beginning.execute(begin.returning(p.upto, p.pending)).first()
-        if found is None:
-            return False
-        after: int = found.upto
-        pending: int = found.pending
-        settled = counted_upto(store, SOURCE)
-        span = settled - after
-        if pending > 2 * MOST:
-            span = max(span * MOST // pending, 1)
-        groups: dict[str, _Group] = {}
-        end, last = after, 0
-        with store.autocommit() as reading:
-            while not last and end < settled:
-                end = min(end + span, settled)
-                rows = reading.execute(_REPORTS, {"trial_id": trial_id, "after": after, "upto": end})
-                groups, last = _gather(rows)
-        # Not up to `end`: a report that drew its id before others were counted may become visible only later, but never
-        # after one of its own trial with a higher id.
-        upto = last or after
-        reports = sum(len(group.steps) for group in groups.values())
-        left = 0 if end == settled else max(pending - reports, 0)
-        unchanged = (p.trial_id == trial_id) & (p.upto == after) & (p.changed.is_(None) | (p.changed > upto))
-        done = update(series_progress).where(unchanged).values(upto=upto, pending=left).returning(p.upto)
-        if session.execute(done).first() is None:
-            return False
-        where = {"trial_id": trial_id, "last_id": upto}
-        if steps := [{**where, "after_id": after, **group.row()} for group in groups.values()]:
-            session.execute(insert(series_steps), steps)
-        if values := [{**where, **row} for group in groups.values() for row in group.columns()]:
-            session.execute(insert(series_values), values)
-    return end < settled
+    def compact(self, trial_id: int) -> bool:
+        """Stores the next range of a trial's reports as columns. Returns whether there may be more. When another
+        transaction changed them meanwhile, it does nothing. Writers of new reports never wait for it; writers that
+        change reports wait for the last few statements."""
+        p = series_progress.c
+        with self._store.transaction() as session:
+            # Two processes that empty `changed` would not see each other's changes; one that lost the lock cannot write
+            # either.
+            if not session.scalar(select(func.pg_try_advisory_xact_lock(LOCK_CLASS, trial_id))):
+                return False
+            with self._store.transaction() as beginning:
+                begin = update(series_progress).where(p.trial_id == trial_id).values(changed=None)
+                found = beginning.execute(begin.returning(p.upto, p.pending)).first()
+            if found is None:
+                return False
+            after: int = found.upto
+            pending: int = found.pending
+            settled = self._compaction.counted_upto(SOURCE)
+            span = settled - after
+            if pending > 2 * MOST:
+                span = max(span * MOST // pending, 1)
+            groups: dict[str, _Group] = {}
+            end, last = after, 0
+            with self._store.autocommit() as reading:
+                while not last and end < settled:
+                    end = min(end + span, settled)
+                    rows = reading.execute(_REPORTS, {"trial_id": trial_id, "after": after, "upto": end})
+                    groups, last = _gather(rows)
+            # Not up to `end`: a report that drew its id before others were counted may become visible only later, but
+            # never after one of its own trial with a higher id.
+            upto = last or after
+            reports = sum(len(group.steps) for group in groups.values())
+            left = 0 if end == settled else max(pending - reports, 0)
+            unchanged = (p.trial_id == trial_id) & (p.upto == after) & (p.changed.is_(None) | (p.changed > upto))
+            done = update(series_progress).where(unchanged).values(upto=upto, pending=left).returning(p.upto)
+            if session.execute(done).first() is None:
+                return False
+            where = {"trial_id": trial_id, "last_id": upto}
+            if steps := [{**where, "after_id": after, **group.row()} for group in groups.values()]:
+                session.execute(insert(series_steps), steps)
+            if values := [{**where, **row} for group in groups.values() for row in group.columns()]:
+                session.execute(insert(series_values), values)
+        return end < settled
 
 
 def forget(session: Session, trial_ids: Sequence[int]) -> None:

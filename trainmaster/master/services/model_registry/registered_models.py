@@ -17,13 +17,12 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments import trials
 from trainmaster.master.services.experiments.trials import CheckpointView
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.store import Store
 
 UNCATEGORIZED = 1  # the workspace of models that name none
 
@@ -90,211 +89,197 @@ VERSION_SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-# -- models -------------------------------------------------------------------------------------------------------
+class RegisteredModels:
+    """Models, and checkpoints as their versions."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._clusters = master.clusters
 
-def list_page(store: Store, caller: Caller, query: ModelQuery, offset: int, limit: int) -> Page[ModelView]:
-    m = Model
-    statement = select(m.id).join(User, User.id == m.user_id).join(Workspace, Workspace.id == m.workspace_id)
-    if caller.workspaces is not None:
-        statement = statement.where(m.workspace_id.in_(caller.workspaces))
-    if query.name:
-        statement = statement.where(m.name.icontains(query.name, autoescape=True))
-    if query.description:
-        statement = statement.where(m.description.icontains(query.description, autoescape=True))
-    if query.model_id is not None:
-        statement = statement.where(m.id == query.model_id)
-    for label in query.labels:
-        statement = statement.where(m.labels.contains([label]))
-    if query.archived is not None:
-        statement = statement.where(m.archived == query.archived)
-    if query.users or query.user_ids:
-        statement = statement.where(or_(User.username.in_(query.users), m.user_id.in_(query.user_ids)))
-    if query.workspace_ids or query.workspace_names:
-        statement = statement.where(
-            or_(m.workspace_id.in_(query.workspace_ids), Workspace.name.in_(query.workspace_names))
-        )
-    column = SORTS[query.sort_by]
-    order = [column.desc(), m.id.desc()] if query.descending else [column, m.id]
-    with store.transaction() as session:
-        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = cut(offset, limit, total)
-        ids = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
-        views = {view.row.id: view for view in _views(session, select(m.id).where(m.id.in_(ids)))}
-    return Page([views[key] for key in ids], window)
+    # -- models -------------------------------------------------------------------------------------------------------
+    def list_page(self, caller: Caller, query: ModelQuery, offset: int, limit: int) -> Page[ModelView]:
+        m = Model
+        statement = select(m.id).join(User, User.id == m.user_id).join(Workspace, Workspace.id == m.workspace_id)
+        if caller.workspaces is not None:
+            statement = statement.where(m.workspace_id.in_(caller.workspaces))
+        if query.name:
+            statement = statement.where(m.name.icontains(query.name, autoescape=True))
+        if query.description:
+            statement = statement.where(m.description.icontains(query.description, autoescape=True))
+        if query.model_id is not None:
+            statement = statement.where(m.id == query.model_id)
+        for label in query.labels:
+            statement = statement.where(m.labels.contains([label]))
+        if query.archived is not None:
+            statement = statement.where(m.archived == query.archived)
+        if query.users or query.user_ids:
+            statement = statement.where(or_(User.username.in_(query.users), m.user_id.in_(query.user_ids)))
+        if query.workspace_ids or query.workspace_names:
+            statement = statement.where(
+                or_(m.workspace_id.in_(query.workspace_ids), Workspace.name.in_(query.workspace_names))
+            )
+        column = SORTS[query.sort_by]
+        order = [column.desc(), m.id.desc()] if query.descending else [column, m.id]
+        with self._store.transaction() as session:
+            total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+            window = cut(offset, limit, total)
+            ids = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
+            views = {view.row.id: view for view in _views(session, select(m.id).where(m.id.in_(ids)))}
+        return Page([views[key] for key in ids], window)
 
+    def get(self, key: str) -> ModelView:
+        """Finds a model by name, or by id where `key` is a number. Raises NotFound."""
+        with self._store.transaction() as session:
+            return _view(session, _find(session, key))
 
-def get(store: Store, key: str) -> ModelView:
-    """Finds a model by name, or by id where `key` is a number. Raises NotFound."""
-    with store.transaction() as session:
-        return _view(session, _find(session, key))
+    def create(
+        self, caller: Caller, words: Words, workspace_id: int | None = None, workspace_name: str | None = None
+    ) -> ModelView:
+        """Creates a model. Raises Invalid for an invalid name, Conflict for one that is taken."""
+        with self._store.transaction() as session:
+            home = _home(session, caller, workspace_id, workspace_name)
+            bounds.check_count(session, "things", "You have {} models", Model.user_id == caller.user_id)
+            row = Model(
+                name=_free_name(session, words.name or "", None),
+                description=words.description or "",
+                notes=words.notes or "",
+                labels=_distinct(words.labels or ()),
+                model_metadata=dict(words.metadata or {}),
+                user_id=caller.user_id,
+                workspace_id=home.id,
+            )
+            session.add(row)
+            session.flush()
+            return _view(session, row)
 
+    def patch(
+        self, caller: Caller, key: str, words: Words, workspace_id: int | None = None, workspace_name: str | None = None
+    ) -> ModelView:
+        """Changes a model; a named workspace moves it there."""
+        with self._store.transaction() as session:
+            row = _changeable(session, caller, key)
+            _refuse_archived(row)
+            if workspace_id or workspace_name:
+                row.workspace_id = _home(session, caller, workspace_id, workspace_name).id
+            if words.name is not None:
+                row.name = _free_name(session, words.name, row.id)
+            if words.description is not None:
+                row.description = words.description
+            if words.notes is not None:
+                row.notes = words.notes
+            if words.labels is not None:
+                row.labels = _distinct(words.labels)
+            if words.metadata is not None:
+                row.model_metadata = dict(words.metadata)
+            row.updated_at = now()
+            session.flush()
+            return _view(session, row)
 
-def create(
-    store: Store, caller: Caller, words: Words, workspace_id: int | None = None, workspace_name: str | None = None
-) -> ModelView:
-    """Creates a model. Raises Invalid for an invalid name, Conflict for one that is taken."""
-    with store.transaction() as session:
-        home = _home(session, caller, workspace_id, workspace_name)
-        bounds.check_count(session, "things", "You have {} models", Model.user_id == caller.user_id)
-        row = Model(
-            name=_free_name(session, words.name or "", None),
-            description=words.description or "",
-            notes=words.notes or "",
-            labels=_distinct(words.labels or ()),
-            model_metadata=dict(words.metadata or {}),
-            user_id=caller.user_id,
-            workspace_id=home.id,
-        )
-        session.add(row)
-        session.flush()
-        return _view(session, row)
+    def set_archived(self, caller: Caller, key: str, archived: bool) -> None:
+        with self._store.transaction() as session:
+            row = _changeable(session, caller, key)
+            row.archived, row.updated_at = archived, now()
 
+    def move(self, caller: Caller, key: str, workspace_id: int) -> None:
+        with self._store.transaction() as session:
+            row = _changeable(session, caller, key)
+            _refuse_archived(row)
+            row.workspace_id = _home(session, caller, workspace_id, None).id
+            row.updated_at = now()
 
-def patch(
-    store: Store,
-    caller: Caller,
-    key: str,
-    words: Words,
-    workspace_id: int | None = None,
-    workspace_name: str | None = None,
-) -> ModelView:
-    """Changes a model; a named workspace moves it there."""
-    with store.transaction() as session:
-        row = _changeable(session, caller, key)
-        _refuse_archived(row)
-        if workspace_id or workspace_name:
-            row.workspace_id = _home(session, caller, workspace_id, workspace_name).id
-        if words.name is not None:
-            row.name = _free_name(session, words.name, row.id)
-        if words.description is not None:
-            row.description = words.description
-        if words.notes is not None:
-            row.notes = words.notes
-        if words.labels is not None:
-            row.labels = _distinct(words.labels)
-        if words.metadata is not None:
-            row.model_metadata = dict(words.metadata)
-        row.updated_at = now()
-        session.flush()
-        return _view(session, row)
+    def remove(self, caller: Caller, key: str) -> None:
+        """Deletes a model and its versions; the checkpoints stay."""
+        with self._store.transaction() as session:
+            row = _changeable(session, caller, key)
+            if row.user_id != caller.user_id:
+                caller.require(Permission.DELETE_OTHER_USER_MODEL_REGISTRY, row.workspace_id)
+            session.delete(row)
 
+    def labels(self, caller: Caller, workspace_id: int | None) -> list[str]:
+        """Labels of models, the most frequent first."""
+        used = select(func.jsonb_array_elements_text(Model.labels).label("label"))
+        if workspace_id is not None:
+            used = used.where(Model.workspace_id == workspace_id)
+        if caller.workspaces is not None:
+            used = used.where(Model.workspace_id.in_(caller.workspaces))
+        label = used.subquery().c.label
+        with self._store.transaction() as session:
+            return list(session.scalars(select(label).group_by(label).order_by(func.count().desc(), label)))
 
-def set_archived(store: Store, caller: Caller, key: str, archived: bool) -> None:
-    with store.transaction() as session:
-        row = _changeable(session, caller, key)
-        row.archived, row.updated_at = archived, now()
+    # -- versions -----------------------------------------------------------------------------------------------------
+    def versions(
+        self, key: str, sort_by: str, descending: bool, offset: int, limit: int
+    ) -> tuple[ModelView, Page[VersionView]]:
+        column = VERSION_SORTS[sort_by]
+        order = [column.desc(), ModelVersion.id.desc()] if descending else [column, ModelVersion.id]
+        with self._store.transaction() as session:
+            model = _view(session, _find(session, key))
+            query = select(ModelVersion).where(ModelVersion.model_id == model.row.id)
+            window = cut(offset, limit, model.num_versions)
+            rows = list(session.scalars(query.order_by(*order).offset(window.start).limit(window.size)))
+            return model, Page([_version_view(session, model, row) for row in rows], window)
 
+    def get_version(self, key: str, number: int) -> VersionView:
+        with self._store.transaction() as session:
+            model = _view(session, _find(session, key))
+            return _version_view(session, model, _find_version(session, model.row, number))
 
-def move(store: Store, caller: Caller, key: str, workspace_id: int) -> None:
-    with store.transaction() as session:
-        row = _changeable(session, caller, key)
-        _refuse_archived(row)
-        row.workspace_id = _home(session, caller, workspace_id, None).id
-        row.updated_at = now()
+    def register(self, caller: Caller, key: str, checkpoint: str, words: Words) -> VersionView:
+        """Registers a checkpoint as the next version. Colleagues' jobs load the newest: where those run as accounts of
+        their own, and no roles control who edits models, only the model's owner and administrators may do this.
 
+        Raises Invalid, NotFound, Conflict, Forbidden."""
+        with self._store.transaction() as session:
+            model = _changeable(session, caller, key, owner=caller.grants is None and self._clusters.run_as_users)
+            _refuse_archived(model)
+            row = _registrable(session, caller, checkpoint)
+            last = session.scalar(select(func.max(ModelVersion.version)).where(ModelVersion.model_id == model.id)) or 0
+            version = ModelVersion(
+                model_id=model.id,
+                version=last + 1,
+                checkpoint=row.uuid,
+                name=words.name or "",
+                comment=words.comment or "",
+                notes=words.notes or "",
+                labels=_distinct(words.labels or ()),
+                version_metadata=dict(words.metadata or {}),
+                user_id=caller.user_id,
+            )
+            session.add(version)
+            model.updated_at = now()
+            session.flush()
+            return _version_view(session, _view(session, model), version)
 
-def remove(store: Store, caller: Caller, key: str) -> None:
-    """Deletes a model and its versions; the checkpoints stay."""
-    with store.transaction() as session:
-        row = _changeable(session, caller, key)
-        if row.user_id != caller.user_id:
-            caller.require(Permission.DELETE_OTHER_USER_MODEL_REGISTRY, row.workspace_id)
-        session.delete(row)
+    def patch_version(self, caller: Caller, key: str, number: int, words: Words) -> VersionView:
+        with self._store.transaction() as session:
+            model = _changeable(session, caller, key, owner=False)
+            _refuse_archived(model)
+            row = _find_version(session, model, number)
+            caller.require_owner(f"Version {number} of the model {model.name!r}", row.user_id, model.user_id)
+            if words.name is not None:
+                row.name = words.name
+            if words.comment is not None:
+                row.comment = words.comment
+            if words.notes is not None:
+                row.notes = words.notes
+            if words.labels is not None:
+                row.labels = _distinct(words.labels)
+            if words.metadata is not None:
+                row.version_metadata = dict(words.metadata)
+            row.updated_at = model.updated_at = now()
+            session.flush()
+            return _version_view(session, _view(session, model), row)
 
-
-def labels(store: Store, caller: Caller, workspace_id: int | None) -> list[str]:
-    """Labels of models, the most frequent first."""
-    used = select(func.jsonb_array_elements_text(Model.labels).label("label"))
-    if workspace_id is not None:
-        used = used.where(Model.workspace_id == workspace_id)
-    if caller.workspaces is not None:
-        used = used.where(Model.workspace_id.in_(caller.workspaces))
-    label = used.subquery().c.label
-    with store.transaction() as session:
-        return list(session.scalars(select(label).group_by(label).order_by(func.count().desc(), label)))
-
-
-# -- versions -----------------------------------------------------------------------------------------------------
-
-
-def versions(
-    store: Store, key: str, sort_by: str, descending: bool, offset: int, limit: int
-) -> tuple[ModelView, Page[VersionView]]:
-    column = VERSION_SORTS[sort_by]
-    order = [column.desc(), ModelVersion.id.desc()] if descending else [column, ModelVersion.id]
-    with store.transaction() as session:
-        model = _view(session, _find(session, key))
-        query = select(ModelVersion).where(ModelVersion.model_id == model.row.id)
-        window = cut(offset, limit, model.num_versions)
-        rows = list(session.scalars(query.order_by(*order).offset(window.start).limit(window.size)))
-        return model, Page([_version_view(session, model, row) for row in rows], window)
-
-
-def get_version(store: Store, key: str, number: int) -> VersionView:
-    with store.transaction() as session:
-        model = _view(session, _find(session, key))
-        return _version_view(session, model, _find_version(session, model.row, number))
-
-
-def register(store: Store, clusters: Clusters, caller: Caller, key: str, checkpoint: str, words: Words) -> VersionView:
-    """Registers a checkpoint as the next version. Colleagues' jobs load the newest: where those run as accounts of
-    their own, and no roles control who edits models, only the model's owner and administrators may do this.
-
-    Raises Invalid, NotFound, Conflict, Forbidden."""
-    with store.transaction() as session:
-        model = _changeable(session, caller, key, owner=caller.grants is None and clusters.run_as_users)
-        _refuse_archived(model)
-        row = _registrable(session, caller, checkpoint)
-        last = session.scalar(select(func.max(ModelVersion.version)).where(ModelVersion.model_id == model.id)) or 0
-        version = ModelVersion(
-            model_id=model.id,
-            version=last + 1,
-            checkpoint=row.uuid,
-            name=words.name or "",
-            comment=words.comment or "",
-            notes=words.notes or "",
-            labels=_distinct(words.labels or ()),
-            version_metadata=dict(words.metadata or {}),
-            user_id=caller.user_id,
-        )
-        session.add(version)
-        model.updated_at = now()
-        session.flush()
-        return _version_view(session, _view(session, model), version)
-
-
-def patch_version(store: Store, caller: Caller, key: str, number: int, words: Words) -> VersionView:
-    with store.transaction() as session:
-        model = _changeable(session, caller, key, owner=False)
-        _refuse_archived(model)
-        row = _find_version(session, model, number)
-        caller.require_owner(f"Version {number} of the model {model.name!r}", row.user_id, model.user_id)
-        if words.name is not None:
-            row.name = words.name
-        if words.comment is not None:
-            row.comment = words.comment
-        if words.notes is not None:
-            row.notes = words.notes
-        if words.labels is not None:
-            row.labels = _distinct(words.labels)
-        if words.metadata is not None:
-            row.version_metadata = dict(words.metadata)
-        row.updated_at = model.updated_at = now()
-        session.flush()
-        return _version_view(session, _view(session, model), row)
-
-
-def remove_version(store: Store, caller: Caller, key: str, number: int) -> None:
-    """Deletes a version. Its checkpoint stays, but is no longer protected from removal."""
-    with store.transaction() as session:
-        model = _changeable(session, caller, key, owner=False)
-        row = _find_version(session, model, number)
-        caller.require_owner(f"Version {number} of the model {model.name!r}", row.user_id, model.user_id)
-        if caller.user_id not in (row.user_id, model.user_id):
-            caller.require(Permission.DELETE_OTHER_USER_MODEL_VERSION, model.workspace_id)
-        session.delete(row)
-        model.updated_at = now()
+    def remove_version(self, caller: Caller, key: str, number: int) -> None:
+        """Deletes a version. Its checkpoint stays, but is no longer protected from removal."""
+        with self._store.transaction() as session:
+            model = _changeable(session, caller, key, owner=False)
+            row = _find_version(session, model, number)
+            caller.require_owner(f"Version {number} of the model {model.name!r}", row.user_id, model.user_id)
+            if caller.user_id not in (row.user_id, model.user_id):
+                caller.require(Permission.DELETE_OTHER_USER_MODEL_VERSION, model.workspace_id)
+            session.delete(row)
+            model.updated_at = now()
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Tri
 from trainmaster.master.lifecycle.allocation import last_line
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, SubmissionState
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import Settings
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.store import Settings, wake
+from trainmaster.master.services.store import wake
 
 WITHDRAWN = "It was withdrawn before it was submitted"
 

@@ -24,13 +24,14 @@ from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
 from trainmaster.master.lifecycle.states import OutcomeKind, State
 from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial, awaited
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext, Settings
 from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration import attempts, failed_trials, stored_search
 from trainmaster.master.services.orchestration.decision_text import in_words
 from trainmaster.master.services.orchestration.live_searches import LiveSearch
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.store import wake
 
 EARLY_STOP_GRACE = 10.0  # seconds between a trial's own "invalid hyperparameters" and its end by us
 TELLING = "telling"  # the subject that wakes the loop that tells trials
@@ -431,11 +432,21 @@ class ExperimentOrchestrator:
         wake(self.session, f"task:{trial.task_id}")
 
 
-@contextmanager
-def locked_experiment(store: Store, settings: Settings, experiment_id: int) -> Iterator[ExperimentOrchestrator]:
-    """A transaction on one experiment. Raises NotFound."""
-    with store.transaction() as session, locked_experiment_in(session, settings, experiment_id) as orchestrator:
-        yield orchestrator
+class ExperimentLock:
+    """Access to one experiment at a time, under its row lock."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+
+    @contextmanager
+    def hold(self, experiment_id: int) -> Iterator[ExperimentOrchestrator]:
+        """A transaction on one experiment. Raises NotFound."""
+        with (
+            self._store.transaction() as session,
+            locked_experiment_in(session, self._settings, experiment_id) as orchestrator,
+        ):
+            yield orchestrator
 
 
 @contextmanager

@@ -18,10 +18,11 @@ from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
 from trainmaster.master.lifecycle.standalone import TaskState
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import Settings
 from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration import attempts
-from trainmaster.master.services.store import Settings, wake
+from trainmaster.master.services.store import wake
 
 GENERIC, COMMAND, NOTEBOOK, SHELL, TENSORBOARD = KINDS = ("GENERIC", "COMMAND", "NOTEBOOK", "SHELL", "TENSORBOARD")
 PAUSE_GRACE = 30.0  # default grace of a task, in seconds: many handle no such request

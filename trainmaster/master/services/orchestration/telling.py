@@ -6,19 +6,26 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from trainmaster.master.db.tables import Experiment
-from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
+from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Settings, Store
 
 
-def tell_trials(store: Store, settings: Settings, retries: Retries) -> None:
-    """Takes one step for each experiment whose trials lag behind; one that has more of them wakes `TELLING`."""
-    with store.autocommit() as session:
-        due = list(session.scalars(select(Experiment.id).where(Experiment.tell_due).order_by(Experiment.id)))
-    retries.each("telling the trials of experiment", due, lambda number: _tell(store, settings, number))
+class Propagation:
+    """Propagation of an experiment's state to its trials."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._experiment_lock = ExperimentLock(master)
 
-def _tell(store: Store, settings: Settings, experiment_id: int) -> None:
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        if orchestrator.row.tell_due:
-            orchestrator.tell_trials()
+    def tell_trials(self, retries: Retries) -> None:
+        """Takes one step for each experiment whose trials lag behind; one that has more of them wakes `TELLING`."""
+        with self._store.autocommit() as session:
+            due = list(session.scalars(select(Experiment.id).where(Experiment.tell_due).order_by(Experiment.id)))
+        retries.each("telling the trials of experiment", due, lambda number: self._tell(number))
+
+    def _tell(self, experiment_id: int) -> None:
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            if orchestrator.row.tell_due:
+                orchestrator.tell_trials()

@@ -11,69 +11,78 @@ from trainmaster.master.db.organisation import PoolBinding
 from trainmaster.master.db.tables import Workspace
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.store import Store
 
 
-def of_pool(store: Store, clusters: Clusters, pool: str, offset: int, limit: int) -> Page[int]:
-    """The workspaces that a pool is bound to."""
-    _known(clusters, pool)
-    with store.transaction() as session:
-        query = select(PoolBinding.workspace_id).where(PoolBinding.pool == pool).order_by(PoolBinding.workspace_id)
-        found = list(session.scalars(query))
-    window = cut(offset, limit, len(found))
-    return Page(found[window.start : window.end], window)
+class PoolBindings:
+    """Bindings of pools to workspaces."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._clusters = master.clusters
 
-def of_workspace(store: Store, clusters: Clusters, workspace_id: int, offset: int, limit: int) -> Page[str]:
-    """The pools that the experiments of a workspace may use."""
-    with store.transaction() as session:
-        if session.get(Workspace, workspace_id) is None:
-            raise NotFound(f"There is no workspace {workspace_id}.")
-        names = [served.pool.name for served in clusters.pools()]
-        found = [name for name in names if _open(session, name, workspace_id)]
-    window = cut(offset, limit, len(found))
-    return Page(found[window.start : window.end], window)
+    def of_pool(self, pool: str, offset: int, limit: int) -> Page[int]:
+        """The workspaces that a pool is bound to."""
+        self._known(pool)
+        with self._store.transaction() as session:
+            query = select(PoolBinding.workspace_id).where(PoolBinding.pool == pool).order_by(PoolBinding.workspace_id)
+            found = list(session.scalars(query))
+        window = cut(offset, limit, len(found))
+        return Page(found[window.start : window.end], window)
 
+    def of_workspace(self, workspace_id: int, offset: int, limit: int) -> Page[str]:
+        """The pools that the experiments of a workspace may use."""
+        with self._store.transaction() as session:
+            if session.get(Workspace, workspace_id) is None:
+                raise NotFound(f"There is no workspace {workspace_id}.")
+            names = [served.pool.name for served in self._clusters.pools()]
+            found = [name for name in names if _open(session, name, workspace_id)]
+        window = cut(offset, limit, len(found))
+        return Page(found[window.start : window.end], window)
 
-def bound(store: Store) -> frozenset[str]:
-    """The pools that are bound to any workspace."""
-    with store.transaction() as session:
-        return frozenset(session.scalars(select(PoolBinding.pool)))
+    def bound(self) -> frozenset[str]:
+        """The pools that are bound to any workspace."""
+        with self._store.transaction() as session:
+            return frozenset(session.scalars(select(PoolBinding.pool)))
 
+    def bind(self, caller: Caller, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
+        """Binds a pool to workspaces. Raises NotFound, Invalid for a default pool, Forbidden, and Conflict for a
+        workspace that is bound already."""
+        self._bindable(caller, pool)
+        with self._store.transaction() as session:
+            for workspace in _workspaces(session, ids, names):
+                if session.get(PoolBinding, (pool, workspace.id)) is not None:
+                    raise Conflict(f"The pool {pool} is bound to the workspace {workspace.name!r} already.")
+                session.add(PoolBinding(pool=pool, workspace_id=workspace.id))
 
-def bind(store: Store, clusters: Clusters, caller: Caller, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
-    """Binds a pool to workspaces. Raises NotFound, Invalid for a default pool, Forbidden, and Conflict for a workspace
-    that is bound already."""
-    _bindable(clusters, caller, pool)
-    with store.transaction() as session:
-        for workspace in _workspaces(session, ids, names):
-            if session.get(PoolBinding, (pool, workspace.id)) is not None:
-                raise Conflict(f"The pool {pool} is bound to the workspace {workspace.name!r} already.")
-            session.add(PoolBinding(pool=pool, workspace_id=workspace.id))
+    def unbind(self, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
+        self._known(pool)
+        with self._store.transaction() as session:
+            for workspace in _workspaces(session, ids, names):
+                binding = session.get(PoolBinding, (pool, workspace.id))
+                if binding is None:
+                    raise NotFound(f"The pool {pool} is not bound to the workspace {workspace.name!r}.")
+                session.delete(binding)
 
+    def replace(self, caller: Caller, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
+        self._bindable(caller, pool)
+        with self._store.transaction() as session:
+            wanted = _workspaces(session, ids, names)
+            session.execute(delete(PoolBinding).where(PoolBinding.pool == pool))
+            session.add_all(PoolBinding(pool=pool, workspace_id=workspace.id) for workspace in wanted)
 
-def unbind(store: Store, clusters: Clusters, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
-    _known(clusters, pool)
-    with store.transaction() as session:
-        for workspace in _workspaces(session, ids, names):
-            binding = session.get(PoolBinding, (pool, workspace.id))
-            if binding is None:
-                raise NotFound(f"The pool {pool} is not bound to the workspace {workspace.name!r}.")
-            session.delete(binding)
+    def _known(self, pool: str) -> None:
+        if pool not in {served.pool.name for served in self._clusters.pools()}:
+            raise NotFound(f"There is no resource pool {pool!r}.")
 
-
-def replace(
-    store: Store, clusters: Clusters, caller: Caller, pool: str, ids: Sequence[int], names: Sequence[str]
-) -> None:
-    _bindable(clusters, caller, pool)
-    with store.transaction() as session:
-        wanted = _workspaces(session, ids, names)
-        session.execute(delete(PoolBinding).where(PoolBinding.pool == pool))
-        session.add_all(PoolBinding(pool=pool, workspace_id=workspace.id) for workspace in wanted)
+    def _bindable(self, caller: Caller, pool: str) -> None:
+        self._known(pool)
+        if pool in {self._clusters.resolve("", slots).pool.name for slots in (0, 1)}:
+            raise Invalid(f"default resource pool {pool} cannot be bound to any workspace: it serves everybody.")
+        caller.require(Permission.MODIFY_RP_WORKSPACE_BINDINGS)
 
 
 def refuse_closed(session: Session, pool: str, workspace_id: int) -> None:
@@ -85,18 +94,6 @@ def refuse_closed(session: Session, pool: str, workspace_id: int) -> None:
 def _open(session: Session, pool: str, workspace_id: int) -> bool:
     bound = set(session.scalars(select(PoolBinding.workspace_id).where(PoolBinding.pool == pool)))
     return not bound or workspace_id in bound
-
-
-def _known(clusters: Clusters, pool: str) -> None:
-    if pool not in {served.pool.name for served in clusters.pools()}:
-        raise NotFound(f"There is no resource pool {pool!r}.")
-
-
-def _bindable(clusters: Clusters, caller: Caller, pool: str) -> None:
-    _known(clusters, pool)
-    if pool in {clusters.resolve("", slots).pool.name for slots in (0, 1)}:
-        raise Invalid(f"default resource pool {pool} cannot be bound to any workspace: it serves everybody.")
-    caller.require(Permission.MODIFY_RP_WORKSPACE_BINDINGS)
 
 
 def _workspaces(session: Session, ids: Sequence[int], names: Sequence[str]) -> list[Workspace]:

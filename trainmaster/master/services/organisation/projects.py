@@ -15,11 +15,11 @@ from trainmaster.master.db.tables import Experiment, Project, Trial, User, Works
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Conflict, Invalid, NotFound
 from trainmaster.master.services.orchestration.attempts import keep_workspace
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.store import Store
 
 KEY = re.compile(r"[A-Za-z0-9]{1,5}")
 
@@ -62,127 +62,142 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-def list_page(store: Store, caller: Caller, query: ProjectQuery, offset: int, limit: int) -> Page[ProjectView]:
-    statement = select(Project.id).join(User, User.id == Project.user_id)
-    if caller.workspaces is not None:
-        statement = statement.where(Project.workspace_id.in_(caller.workspaces))
-    if query.workspace_id is not None:
-        statement = statement.where(Project.workspace_id == query.workspace_id)
-    if query.name:
-        statement = statement.where(Project.name.icontains(query.name, autoescape=True))
-    if query.archived is not None:
-        statement = statement.where(Project.archived == query.archived)
-    if query.users or query.user_ids:
-        statement = statement.where(or_(User.username.in_(query.users), Project.user_id.in_(query.user_ids)))
-    column = SORTS[query.sort_by]
-    order = [column.desc().nulls_last(), Project.id.desc()] if query.descending else [column.nulls_last(), Project.id]
-    with store.transaction() as session:
+class Projects:
+    """Projects of workspaces, with their notes."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def list_page(self, caller: Caller, query: ProjectQuery, offset: int, limit: int) -> Page[ProjectView]:
+        statement = select(Project.id).join(User, User.id == Project.user_id)
+        if caller.workspaces is not None:
+            statement = statement.where(Project.workspace_id.in_(caller.workspaces))
         if query.workspace_id is not None:
-            workspaces.locked(session, query.workspace_id)
-        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = cut(offset, limit, total)
-        ids = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
-        found = {view.row.id: view for view in _views(session, select(Project.id).where(Project.id.in_(ids)))}
-    return Page([found[key] for key in ids], window)
-
-
-def recent_of(store: Store, caller: Caller, limit: int) -> list[ProjectView]:
-    """Projects in which the caller has created experiments, the latest first."""
-    last = func.max(Experiment.start_time)
-    query = select(Project.id).join(Experiment, Experiment.project_id == Project.id)
-    query = query.where(Experiment.owner_id == caller.user_id, ~Project.archived).group_by(Project.id)
-    with store.transaction() as session:
-        ids = list(session.scalars(query.order_by(last.desc(), Project.id).limit(limit)))
-        found = {view.row.id: view for view in _views(session, select(Project.id).where(Project.id.in_(ids)))}
-    return [found[key] for key in ids]
-
-
-def get(store: Store, project_id: int) -> ProjectView:
-    with store.transaction() as session:
-        return _view(session, project_id)
-
-
-def get_by_key(store: Store, caller: Caller, key: str) -> ProjectView:
-    with store.transaction() as session:
-        row = session.scalar(select(Project).where(Project.key == key))
-        absent = f"There is no project with the key {key!r}."
-        if row is None:
-            raise NotFound(absent)
-        caller.check(row.workspace_id, absent)
-        return _view(session, row.id)
-
-
-def create(
-    store: Store, caller: Caller, workspace_id: int, name: str, description: str = "", key: str = ""
-) -> ProjectView:
-    with store.transaction() as session:
-        workspace = workspaces.locked(session, workspace_id)
-        _check_takes_projects(workspace)
-        if workspace.state:
-            raise Conflict(f"The workspace {workspace.name!r} is being deleted.")
-        bounds.check_count(session, "things", "You have {} projects", Project.user_id == caller.user_id)
-        _free_name(session, workspace_id, name, None)
-        chosen = _free_key(session, key, None) if key else _made_key(session, name)
-        row = Project(
-            name=name, description=description, key=chosen, workspace_id=workspace_id, user_id=caller.user_id, notes=[]
+            statement = statement.where(Project.workspace_id == query.workspace_id)
+        if query.name:
+            statement = statement.where(Project.name.icontains(query.name, autoescape=True))
+        if query.archived is not None:
+            statement = statement.where(Project.archived == query.archived)
+        if query.users or query.user_ids:
+            statement = statement.where(or_(User.username.in_(query.users), Project.user_id.in_(query.user_ids)))
+        column = SORTS[query.sort_by]
+        order = (
+            [column.desc().nulls_last(), Project.id.desc()] if query.descending else [column.nulls_last(), Project.id]
         )
-        session.add(row)
-        session.flush()
-        return _view(session, row.id)
+        with self._store.transaction() as session:
+            if query.workspace_id is not None:
+                workspaces.locked(session, query.workspace_id)
+            total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+            window = cut(offset, limit, total)
+            ids = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
+            found = {view.row.id: view for view in _views(session, select(Project.id).where(Project.id.in_(ids)))}
+        return Page([found[key] for key in ids], window)
 
+    def recent_of(self, caller: Caller, limit: int) -> list[ProjectView]:
+        """Projects in which the caller has created experiments, the latest first."""
+        last = func.max(Experiment.start_time)
+        query = select(Project.id).join(Experiment, Experiment.project_id == Project.id)
+        query = query.where(Experiment.owner_id == caller.user_id, ~Project.archived).group_by(Project.id)
+        with self._store.transaction() as session:
+            ids = list(session.scalars(query.order_by(last.desc(), Project.id).limit(limit)))
+            found = {view.row.id: view for view in _views(session, select(Project.id).where(Project.id.in_(ids)))}
+        return [found[key] for key in ids]
 
-def patch(
-    store: Store,
-    caller: Caller,
-    project_id: int,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    key: str | None = None,
-) -> ProjectView:
-    with store.transaction() as session:
-        row = changeable(session, caller, project_id)
-        _refuse_archived(row)
-        if name is not None:
-            _free_name(session, row.workspace_id, name, row.id)
-            row.name = name
-        if description is not None:
-            row.description = description
-        if key is not None:
-            row.key = _free_key(session, key, row.id)
-        session.flush()
-        return _view(session, project_id)
+    def get(self, project_id: int) -> ProjectView:
+        with self._store.transaction() as session:
+            return _view(session, project_id)
 
+    def get_by_key(self, caller: Caller, key: str) -> ProjectView:
+        with self._store.transaction() as session:
+            row = session.scalar(select(Project).where(Project.key == key))
+            absent = f"There is no project with the key {key!r}."
+            if row is None:
+                raise NotFound(absent)
+            caller.check(row.workspace_id, absent)
+            return _view(session, row.id)
 
-def set_archived(store: Store, caller: Caller, project_id: int, archived: bool) -> None:
-    with store.transaction() as session:
-        row = changeable(session, caller, project_id)
-        if session.get_one(Workspace, row.workspace_id).archived:
-            raise Invalid(f"The workspace of project {row.name!r} is archived; unarchive that first.")
-        row.archived = archived
+    def create(self, caller: Caller, workspace_id: int, name: str, description: str = "", key: str = "") -> ProjectView:
+        with self._store.transaction() as session:
+            workspace = workspaces.locked(session, workspace_id)
+            _check_takes_projects(workspace)
+            if workspace.state:
+                raise Conflict(f"The workspace {workspace.name!r} is being deleted.")
+            bounds.check_count(session, "things", "You have {} projects", Project.user_id == caller.user_id)
+            _free_name(session, workspace_id, name, None)
+            chosen = _free_key(session, key, None) if key else _made_key(session, name)
+            row = Project(
+                name=name,
+                description=description,
+                key=chosen,
+                workspace_id=workspace_id,
+                user_id=caller.user_id,
+                notes=[],
+            )
+            session.add(row)
+            session.flush()
+            return _view(session, row.id)
 
+    def patch(
+        self,
+        caller: Caller,
+        project_id: int,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        key: str | None = None,
+    ) -> ProjectView:
+        with self._store.transaction() as session:
+            row = changeable(session, caller, project_id)
+            _refuse_archived(row)
+            if name is not None:
+                _free_name(session, row.workspace_id, name, row.id)
+                row.name = name
+            if description is not None:
+                row.description = description
+            if key is not None:
+                row.key = _free_key(session, key, row.id)
+            session.flush()
+            return _view(session, project_id)
 
-def remove(store: Store, caller: Caller, project_id: int) -> bool:
-    """Deletes a project with its experiments. True when that is done; False while the controller is still removing
-    them."""
-    with store.transaction() as session:
-        row = changeable(session, caller, project_id)
-        if workspaces.begin_removal(session, [project_id]):
-            return False
-        session.delete(row)
-        return True
+    def set_archived(self, caller: Caller, project_id: int, archived: bool) -> None:
+        with self._store.transaction() as session:
+            row = changeable(session, caller, project_id)
+            if session.get_one(Workspace, row.workspace_id).archived:
+                raise Invalid(f"The workspace of project {row.name!r} is archived; unarchive that first.")
+            row.archived = archived
 
+    def remove(self, caller: Caller, project_id: int) -> bool:
+        """Deletes a project with its experiments. True when that is done; False while the controller is still removing
+        them."""
+        with self._store.transaction() as session:
+            row = changeable(session, caller, project_id)
+            if workspaces.begin_removal(session, [project_id]):
+                return False
+            session.delete(row)
+            return True
 
-def move(store: Store, caller: Caller, project_id: int, workspace_id: int) -> None:
-    with store.transaction() as session:
-        row = changeable(session, caller, project_id)
-        _refuse_archived(row)
-        target = workspaces.locked(session, workspace_id)
-        caller.require(Permission.CREATE_PROJECT, workspace_id, f"There is no workspace {workspace_id}.")
-        _check_takes_projects(target)
-        _free_name(session, workspace_id, row.name, row.id)
-        keep_workspace(session, Experiment.project_id == row.id, session.get_one(Workspace, row.workspace_id))
-        row.workspace_id = workspace_id
+    def move(self, caller: Caller, project_id: int, workspace_id: int) -> None:
+        with self._store.transaction() as session:
+            row = changeable(session, caller, project_id)
+            _refuse_archived(row)
+            target = workspaces.locked(session, workspace_id)
+            caller.require(Permission.CREATE_PROJECT, workspace_id, f"There is no workspace {workspace_id}.")
+            _check_takes_projects(target)
+            _free_name(session, workspace_id, row.name, row.id)
+            keep_workspace(session, Experiment.project_id == row.id, session.get_one(Workspace, row.workspace_id))
+            row.workspace_id = workspace_id
+
+    def add_note(self, caller: Caller, project_id: int, name: str, contents: str) -> list[dict[str, Any]]:
+        with self._store.transaction() as session:
+            row = changeable(session, caller, project_id)
+            row.notes = [*row.notes, {"name": name, "contents": contents}]
+            return row.notes
+
+    def set_notes(self, caller: Caller, project_id: int, notes: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+        with self._store.transaction() as session:
+            row = changeable(session, caller, project_id)
+            row.notes = [dict(note) for note in notes]
+            return row.notes
 
 
 def _check_takes_projects(workspace: Workspace) -> None:
@@ -191,22 +206,6 @@ def _check_takes_projects(workspace: Workspace) -> None:
         raise Invalid(f"The workspace {workspace.name!r} is immutable: it takes no further projects.")
     if workspace.archived:
         raise Invalid(f"The workspace {workspace.name!r} is archived; unarchive it first.")
-
-
-def add_note(store: Store, caller: Caller, project_id: int, name: str, contents: str) -> list[dict[str, Any]]:
-    with store.transaction() as session:
-        row = changeable(session, caller, project_id)
-        row.notes = [*row.notes, {"name": name, "contents": contents}]
-        return row.notes
-
-
-def set_notes(
-    store: Store, caller: Caller, project_id: int, notes: Sequence[Mapping[str, str]]
-) -> list[dict[str, Any]]:
-    with store.transaction() as session:
-        row = changeable(session, caller, project_id)
-        row.notes = [dict(note) for note in notes]
-        return row.notes
 
 
 def changeable(session: Session, caller: Caller, project_id: int) -> Project:

@@ -20,8 +20,8 @@ from trainmaster.master.db.policies import ClusterMessage, ConfigPolicy
 from trainmaster.master.db.tables import Workspace
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
-from trainmaster.master.services.store import Store
 
 EXPERIMENT, NTSC = "EXPERIMENT", "NTSC"
 LONGEST_MESSAGE = 250  # characters of the maintenance message
@@ -29,46 +29,73 @@ Json = dict[str, Any]
 C = TypeVar("C", ExperimentConfig, TaskConfig)
 
 
-def get(store: Store, workload: str, workspace_id: int | None) -> Json:
-    """The policies as they were put; empty when nothing is set. Raises NotFound for an unknown workspace."""
-    with store.transaction() as session:
-        _workspace(session, workspace_id)
-        return _shown(session.scalar(_of(_known(workload), workspace_id)))
+class SitePolicies:
+    """Configuration policies, and the maintenance message."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
 
-def put(store: Store, caller: Caller, workload: str, workspace_id: int | None, text: str) -> Json:
-    """Replaces the policies. Raises Invalid with everything that is wrong, NotFound."""
-    workload = _known(workload)
-    try:
-        policy = policies.parse_policy(text, experiments=workload == EXPERIMENT)
-    except ConfigError as error:
-        raise Invalid(str(error)) from None
-    with store.transaction() as session:
-        _workspace(session, workspace_id, lock=True)
-        row = session.scalar(_of(workload, workspace_id).with_for_update())
-        if row is None:
-            row = ConfigPolicy(workload=workload, workspace_id=workspace_id)
-            session.add(row)
-        invariant = policy.invariant
-        if invariant is not None:
-            invariant = unmasked(invariant, row.invariant or {})
-            if left := masks(invariant):
-                raise Invalid(
-                    f"{policies.INVARIANT}.{left[0]} holds {MASK}, which policies are shown with instead of the real "
-                    "value: write that."
-                )
-        row.invariant = invariant
-        row.constraints = dict(policy.constraints) if policy.constraints is not None else None
-        row.updated_by, row.updated_at = caller.user_id, now()
-        return _shown(row)
+    def get(self, workload: str, workspace_id: int | None) -> Json:
+        """The policies as they were put; empty when nothing is set. Raises NotFound for an unknown workspace."""
+        with self._store.transaction() as session:
+            _workspace(session, workspace_id)
+            return _shown(session.scalar(_of(_known(workload), workspace_id)))
 
+    def put(self, caller: Caller, workload: str, workspace_id: int | None, text: str) -> Json:
+        """Replaces the policies. Raises Invalid with everything that is wrong, NotFound."""
+        workload = _known(workload)
+        try:
+            policy = policies.parse_policy(text, experiments=workload == EXPERIMENT)
+        except ConfigError as error:
+            raise Invalid(str(error)) from None
+        with self._store.transaction() as session:
+            _workspace(session, workspace_id, lock=True)
+            row = session.scalar(_of(workload, workspace_id).with_for_update())
+            if row is None:
+                row = ConfigPolicy(workload=workload, workspace_id=workspace_id)
+                session.add(row)
+            invariant = policy.invariant
+            if invariant is not None:
+                invariant = unmasked(invariant, row.invariant or {})
+                if left := masks(invariant):
+                    raise Invalid(
+                        f"{policies.INVARIANT}.{left[0]} holds {MASK}, which policies are shown with instead of the "
+                        "real value: write that."
+                    )
+            row.invariant = invariant
+            row.constraints = dict(policy.constraints) if policy.constraints is not None else None
+            row.updated_by, row.updated_at = caller.user_id, now()
+            return _shown(row)
 
-def remove(store: Store, workload: str, workspace_id: int | None) -> None:
-    with store.transaction() as session:
-        _workspace(session, workspace_id)
-        row = session.scalar(_of(_known(workload), workspace_id).with_for_update())
-        if row is not None:
-            session.delete(row)
+    def remove(self, workload: str, workspace_id: int | None) -> None:
+        with self._store.transaction() as session:
+            _workspace(session, workspace_id)
+            row = session.scalar(_of(_known(workload), workspace_id).with_for_update())
+            if row is not None:
+                session.delete(row)
+
+    def set_message(self, text: str, start: dt.datetime, end: dt.datetime | None) -> None:
+        """Raises Invalid."""
+        if not text.strip() or len(text) > LONGEST_MESSAGE:
+            raise Invalid(f"A message for everybody has 1 to {LONGEST_MESSAGE} characters, not {len(text)}.")
+        if end is not None and (end <= start or end <= now()):
+            raise Invalid("The message's end must lie after its beginning, and after now.")
+        with self._store.transaction() as session:
+            session.merge(ClusterMessage(id=1, message=text, start_time=start, end_time=end, created_at=now()))
+
+    def clear_message(self) -> None:
+        with self._store.transaction() as session:
+            row = session.get(ClusterMessage, 1)
+            if row is not None:
+                session.delete(row)
+
+    def message(self, *, shown: bool = False) -> Message | None:
+        """The message that is set and has not expired; `shown`: only once it has begun."""
+        with self._store.transaction() as session:
+            row = session.get(ClusterMessage, 1)
+        if row is None or (row.end_time is not None and row.end_time <= now()) or (shown and row.start_time > now()):
+            return None
+        return Message(row.message, row.start_time, row.end_time, row.created_at)
 
 
 def of_workspace(session: Session, workspace_id: int, workload: str = EXPERIMENT) -> list[Policy]:
@@ -107,32 +134,6 @@ class Message:
     start: dt.datetime
     end: dt.datetime | None
     created: dt.datetime
-
-
-def set_message(store: Store, text: str, start: dt.datetime, end: dt.datetime | None) -> None:
-    """Raises Invalid."""
-    if not text.strip() or len(text) > LONGEST_MESSAGE:
-        raise Invalid(f"A message for everybody has 1 to {LONGEST_MESSAGE} characters, not {len(text)}.")
-    if end is not None and (end <= start or end <= now()):
-        raise Invalid("The message's end must lie after its beginning, and after now.")
-    with store.transaction() as session:
-        session.merge(ClusterMessage(id=1, message=text, start_time=start, end_time=end, created_at=now()))
-
-
-def clear_message(store: Store) -> None:
-    with store.transaction() as session:
-        row = session.get(ClusterMessage, 1)
-        if row is not None:
-            session.delete(row)
-
-
-def message(store: Store, *, shown: bool = False) -> Message | None:
-    """The message that is set and has not expired; `shown`: only once it has begun."""
-    with store.transaction() as session:
-        row = session.get(ClusterMessage, 1)
-    if row is None or (row.end_time is not None and row.end_time <= now()) or (shown and row.start_time > now()):
-        return None
-    return Message(row.message, row.start_time, row.end_time, row.created_at)
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

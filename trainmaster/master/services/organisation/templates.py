@@ -27,11 +27,10 @@ from trainmaster.master.db.model_registry import Template
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.locations import ABSENT
-from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.store import Store
 
 _OF_THE_REQUEST = frozenset({"slots", "slots_per_trial", "resource_pool"})
 UNCATEGORIZED = 1  # the workspace of templates that name none
@@ -46,68 +45,84 @@ class TemplateQuery:
     descending: bool = False
 
 
-def list_page(store: Store, caller: Caller, query: TemplateQuery, offset: int, limit: int) -> Page[Template]:
-    statement = select(Template)
-    if caller.workspaces is not None:
-        statement = statement.where(Template.workspace_id.in_(caller.workspaces))
-    if query.name:
-        statement = statement.where(Template.name.icontains(query.name, autoescape=True))
-    if query.workspace_ids:
-        statement = statement.where(Template.workspace_id.in_(query.workspace_ids))
-    order = Template.name.desc() if query.descending else Template.name
-    with store.transaction() as session:
-        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = cut(offset, limit, total)
-        rows = list(session.scalars(statement.order_by(order).offset(window.start).limit(window.size)))
-    return Page(rows, window)
+class Templates:
+    """Templates of configurations."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._clusters = master.clusters
 
-def get(store: Store, name: str) -> Template:
-    with store.transaction() as session:
-        return find(session, name)
+    def list_page(self, caller: Caller, query: TemplateQuery, offset: int, limit: int) -> Page[Template]:
+        statement = select(Template)
+        if caller.workspaces is not None:
+            statement = statement.where(Template.workspace_id.in_(caller.workspaces))
+        if query.name:
+            statement = statement.where(Template.name.icontains(query.name, autoescape=True))
+        if query.workspace_ids:
+            statement = statement.where(Template.workspace_id.in_(query.workspace_ids))
+        order = Template.name.desc() if query.descending else Template.name
+        with self._store.transaction() as session:
+            total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+            window = cut(offset, limit, total)
+            rows = list(session.scalars(statement.order_by(order).offset(window.start).limit(window.size)))
+        return Page(rows, window)
 
+    def get(self, name: str) -> Template:
+        with self._store.transaction() as session:
+            return find(session, name)
 
-def create(store: Store, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
-    """Creates a template. Raises Conflict when the name is taken, Invalid for an invalid configuration."""
-    with store.transaction() as session:
-        if session.get(Template, name) is not None:
-            raise AlreadyExists(f"The template {name!r} already exists.")
-        return _add(session, caller, name, config, workspace_id)
-
-
-def put(
-    store: Store, clusters: Clusters, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int
-) -> Template:
-    """Creates or changes a template."""
-    with store.transaction() as session:
-        row = session.get(Template, name, with_for_update=True)
-        if row is None:
+    def create(self, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
+        """Creates a template. Raises Conflict when the name is taken, Invalid for an invalid configuration."""
+        with self._store.transaction() as session:
+            if session.get(Template, name) is not None:
+                raise AlreadyExists(f"The template {name!r} already exists.")
             return _add(session, caller, name, config, workspace_id)
-        _check_owner(clusters, caller, row)
-        row.config = _checked(unmasked(config, row.config))
+
+    def put(self, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
+        """Creates or changes a template."""
+        with self._store.transaction() as session:
+            row = session.get(Template, name, with_for_update=True)
+            if row is None:
+                return _add(session, caller, name, config, workspace_id)
+            self._check_owner(caller, row)
+            row.config = _checked(unmasked(config, row.config))
+            return row
+
+    def set_config(self, caller: Caller, name: str, config: Mapping[str, Any]) -> Template:
+        with self._store.transaction() as session:
+            row = self._mine(session, caller, name)
+            row.config = _checked(unmasked(config, row.config))
+            return row
+
+    def rename(self, caller: Caller, name: str, new: str) -> Template:
+        with self._store.transaction() as session:
+            row = self._mine(session, caller, name)
+            new = _named(new)
+            if new != name and session.get(Template, new) is not None:
+                raise AlreadyExists(f"The template {new!r} already exists.")
+            row.name = new
+            return row
+
+    def remove(self, caller: Caller, name: str) -> None:
+        with self._store.transaction() as session:
+            session.delete(self._mine(session, caller, name))
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+    def _mine(self, session: Session, caller: Caller, name: str) -> Template:
+        """Loads a template that the caller may change, under its lock. Raises NotFound, Forbidden."""
+        row = find(session, name, lock=True)
+        self._check_owner(caller, row)
         return row
 
-
-def set_config(store: Store, clusters: Clusters, caller: Caller, name: str, config: Mapping[str, Any]) -> Template:
-    with store.transaction() as session:
-        row = _mine(session, clusters, caller, name)
-        row.config = _checked(unmasked(config, row.config))
-        return row
-
-
-def rename(store: Store, clusters: Clusters, caller: Caller, name: str, new: str) -> Template:
-    with store.transaction() as session:
-        row = _mine(session, clusters, caller, name)
-        new = _named(new)
-        if new != name and session.get(Template, new) is not None:
-            raise AlreadyExists(f"The template {new!r} already exists.")
-        row.name = new
-        return row
-
-
-def remove(store: Store, clusters: Clusters, caller: Caller, name: str) -> None:
-    with store.transaction() as session:
-        session.delete(_mine(session, clusters, caller, name))
+    def _check_owner(self, caller: Caller, row: Template) -> None:
+        caller.check(row.workspace_id, ABSENT.format(row.name))
+        if caller.admin or (row.owner_id is not None and caller.owns(row.owner_id)):
+            return
+        if caller.grants is None or self._clusters.run_as_users:
+            raise Forbidden(
+                f"The template {row.name!r} belongs to somebody else, and what it says becomes part of others' jobs: "
+                "its owner or an administrator can change it. Make one of your own under another name."
+            )
 
 
 def find(session: Session, name: str, *, lock: bool = False) -> Template:
@@ -131,27 +146,6 @@ def for_tasks(row: Template) -> dict[str, Any]:
     if isinstance(resources, Mapping):
         config["resources"] = {key: value for key, value in resources.items() if key not in _OF_THE_REQUEST}
     return _fitting(row, config, TaskConfig, ExperimentConfig)
-
-
-# -- inside -------------------------------------------------------------------------------------------------------
-
-
-def _mine(session: Session, clusters: Clusters, caller: Caller, name: str) -> Template:
-    """Loads a template that the caller may change, under its lock. Raises NotFound, Forbidden."""
-    row = find(session, name, lock=True)
-    _check_owner(clusters, caller, row)
-    return row
-
-
-def _check_owner(clusters: Clusters, caller: Caller, row: Template) -> None:
-    caller.check(row.workspace_id, ABSENT.format(row.name))
-    if caller.admin or (row.owner_id is not None and caller.owns(row.owner_id)):
-        return
-    if caller.grants is None or clusters.run_as_users:
-        raise Forbidden(
-            f"The template {row.name!r} belongs to somebody else, and what it says becomes part of others' jobs: its "
-            "owner or an administrator can change it. Make one of your own under another name."
-        )
 
 
 def _add(session: Session, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:

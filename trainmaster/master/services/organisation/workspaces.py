@@ -24,11 +24,11 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.accounts import Account, check_account
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Conflict, Invalid, NotFound
 from trainmaster.master.services.orchestration import workspace_tasks
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.store import wake
 
 LIVE = (State.ACTIVE, State.PAUSED)  # states of experiments that must be ended before they are deleted
 
@@ -75,114 +75,126 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-def list_page(store: Store, caller: Caller, query: WorkspaceQuery, offset: int, limit: int) -> Page[WorkspaceView]:
-    w = Workspace
-    pin = exists().where(WorkspacePin.workspace_id == w.id, WorkspacePin.user_id == caller.user_id)
-    statement = select(w.id).join(User, User.id == w.user_id)
-    if caller.workspaces is not None:
-        statement = statement.where(w.id.in_(caller.workspaces))
-    if query.name:
-        statement = statement.where(w.name.icontains(query.name, autoescape=True))
-    if query.exact:
-        statement = statement.where(w.name == query.exact)
-    if query.archived is not None:
-        statement = statement.where(w.archived == query.archived)
-    if query.pinned is not None:
-        statement = statement.where(pin if query.pinned else ~pin)
-    if query.users or query.user_ids:
-        statement = statement.where(or_(User.username.in_(query.users), w.user_id.in_(query.user_ids)))
-    column = SORTS[query.sort_by]
-    order = [column.desc(), w.id.desc()] if query.descending else [column, w.id]
-    with store.transaction() as session:
-        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = cut(offset, limit, total)
-        chosen = statement.order_by(*order).offset(window.start).limit(window.size)
-        found = {view.row.id: view for view in _views(session, caller, chosen)}
-        ids = list(session.scalars(chosen))
-    return Page([found[key] for key in ids], window)
+class Workspaces:
+    """Workspaces and their defaults."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._clusters = master.clusters
 
-def get(store: Store, caller: Caller, workspace_id: int) -> WorkspaceView:
-    with store.transaction() as session:
-        return _view(session, caller, workspace_id)
+    def list_page(self, caller: Caller, query: WorkspaceQuery, offset: int, limit: int) -> Page[WorkspaceView]:
+        w = Workspace
+        pin = exists().where(WorkspacePin.workspace_id == w.id, WorkspacePin.user_id == caller.user_id)
+        statement = select(w.id).join(User, User.id == w.user_id)
+        if caller.workspaces is not None:
+            statement = statement.where(w.id.in_(caller.workspaces))
+        if query.name:
+            statement = statement.where(w.name.icontains(query.name, autoescape=True))
+        if query.exact:
+            statement = statement.where(w.name == query.exact)
+        if query.archived is not None:
+            statement = statement.where(w.archived == query.archived)
+        if query.pinned is not None:
+            statement = statement.where(pin if query.pinned else ~pin)
+        if query.users or query.user_ids:
+            statement = statement.where(or_(User.username.in_(query.users), w.user_id.in_(query.user_ids)))
+        column = SORTS[query.sort_by]
+        order = [column.desc(), w.id.desc()] if query.descending else [column, w.id]
+        with self._store.transaction() as session:
+            total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+            window = cut(offset, limit, total)
+            chosen = statement.order_by(*order).offset(window.start).limit(window.size)
+            found = {view.row.id: view for view in _views(session, caller, chosen)}
+            ids = list(session.scalars(chosen))
+        return Page([found[key] for key in ids], window)
 
+    def get(self, caller: Caller, workspace_id: int) -> WorkspaceView:
+        with self._store.transaction() as session:
+            return _view(session, caller, workspace_id)
 
-def create(
-    store: Store, settings: Settings, clusters: Clusters, caller: Caller, change: WorkspaceChange
-) -> WorkspaceView:
-    """Creates a workspace. With roles, its creator gets the role that the site configures for this. Raises Conflict for
-    a name that is taken."""
-    with store.transaction() as session:
-        if change.account is not None:
-            caller.require(Permission.SET_WORKSPACE_AGENT_USER_GROUP)
-        bounds.check_count(session, "things", "You have {} workspaces", Workspace.user_id == caller.user_id)
-        row = Workspace(name=_free_name(session, change.name or "", None), user_id=caller.user_id)
-        _apply(row, clusters, change)
-        session.add(row)
-        session.flush()
-        session.add(WorkspacePin(user_id=caller.user_id, workspace_id=row.id))
-        if caller.grants is not None and settings.creators_role is not None:
-            session.add(RoleAssignment(role_id=settings.creators_role, user_id=caller.user_id, workspace_id=row.id))
+    def create(self, caller: Caller, change: WorkspaceChange) -> WorkspaceView:
+        """Creates a workspace. With roles, its creator gets the role that the site configures for this. Raises Conflict
+        for a name that is taken."""
+        with self._store.transaction() as session:
+            if change.account is not None:
+                caller.require(Permission.SET_WORKSPACE_AGENT_USER_GROUP)
+            bounds.check_count(session, "things", "You have {} workspaces", Workspace.user_id == caller.user_id)
+            row = Workspace(name=_free_name(session, change.name or "", None), user_id=caller.user_id)
+            self._apply(row, change)
+            session.add(row)
             session.flush()
-        return _view(session, caller, row.id)
+            session.add(WorkspacePin(user_id=caller.user_id, workspace_id=row.id))
+            if caller.grants is not None and self._settings.creators_role is not None:
+                session.add(
+                    RoleAssignment(role_id=self._settings.creators_role, user_id=caller.user_id, workspace_id=row.id)
+                )
+                session.flush()
+            return _view(session, caller, row.id)
 
+    def patch(self, caller: Caller, workspace_id: int, change: WorkspaceChange) -> WorkspaceView:
+        with self._store.transaction() as session:
+            _refuse_fixed(locked(session, workspace_id))  # for all callers, administrators included
+            row = _changeable(session, caller, workspace_id)
+            for permission, wanted in (
+                (Permission.SET_WORKSPACE_AGENT_USER_GROUP, change.account),
+                (Permission.SET_WORKSPACE_CHECKPOINT_STORAGE_CONFIG, change.checkpoint_storage),
+                (Permission.SET_WORKSPACE_DEFAULT_RESOURCE_POOL, change.compute_pool),
+                (Permission.SET_WORKSPACE_DEFAULT_RESOURCE_POOL, change.aux_pool),
+            ):
+                if wanted is not None:
+                    caller.require(permission, workspace_id)
+            if change.name is not None:
+                row.name = _free_name(session, change.name, row.id)
+            self._apply(row, change)
+            session.flush()
+            return _view(session, caller, workspace_id)
 
-def patch(
-    store: Store, clusters: Clusters, caller: Caller, workspace_id: int, change: WorkspaceChange
-) -> WorkspaceView:
-    with store.transaction() as session:
-        _refuse_fixed(locked(session, workspace_id))  # for all callers, administrators included
-        row = _changeable(session, caller, workspace_id)
-        for permission, wanted in (
-            (Permission.SET_WORKSPACE_AGENT_USER_GROUP, change.account),
-            (Permission.SET_WORKSPACE_CHECKPOINT_STORAGE_CONFIG, change.checkpoint_storage),
-            (Permission.SET_WORKSPACE_DEFAULT_RESOURCE_POOL, change.compute_pool),
-            (Permission.SET_WORKSPACE_DEFAULT_RESOURCE_POOL, change.aux_pool),
-        ):
-            if wanted is not None:
-                caller.require(permission, workspace_id)
-        if change.name is not None:
-            row.name = _free_name(session, change.name, row.id)
-        _apply(row, clusters, change)
-        session.flush()
-        return _view(session, caller, workspace_id)
+    def set_archived(self, caller: Caller, workspace_id: int, archived: bool) -> None:
+        """Archives or unarchives a workspace with all its projects."""
+        with self._store.transaction() as session:
+            row = _changeable(session, caller, workspace_id)
+            row.archived = archived
+            for project in session.scalars(select(Project).where(Project.workspace_id == workspace_id)):
+                project.archived = archived
 
+    def set_pinned(self, caller: Caller, workspace_id: int, pinned: bool) -> None:
+        """Pins or unpins a workspace for the caller alone."""
+        with self._store.transaction() as session:
+            locked(session, workspace_id)
+            mine = (WorkspacePin.user_id == caller.user_id) & (WorkspacePin.workspace_id == workspace_id)
+            if not pinned:
+                session.execute(delete(WorkspacePin).where(mine))
+            elif session.scalar(select(WorkspacePin).where(mine)) is None:
+                session.add(WorkspacePin(user_id=caller.user_id, workspace_id=workspace_id))
 
-def set_archived(store: Store, caller: Caller, workspace_id: int, archived: bool) -> None:
-    """Archives or unarchives a workspace with all its projects."""
-    with store.transaction() as session:
-        row = _changeable(session, caller, workspace_id)
-        row.archived = archived
-        for project in session.scalars(select(Project).where(Project.workspace_id == workspace_id)):
-            project.archived = archived
+    def remove(self, caller: Caller, workspace_id: int) -> bool:
+        """Deletes a workspace with its contents; its tasks are killed first. True when that is done; False while the
+        controller is still removing it. Raises Conflict while an experiment is active or paused."""
+        with self._store.transaction() as session:
+            row = _changeable(session, caller, workspace_id)
+            projects = list(session.scalars(select(Project.id).where(Project.workspace_id == workspace_id)))
+            live = workspace_tasks.live_in(session, workspace_id)
+            if begin_removal(session, projects) or live:
+                row.state, row.error = "DELETING", ""
+                wake(session, "janitor")
+                return False
+            workspace_tasks.forget(session, workspace_id)
+            session.execute(delete(Project).where(Project.workspace_id == workspace_id))
+            session.delete(row)
+            return True
 
-
-def set_pinned(store: Store, caller: Caller, workspace_id: int, pinned: bool) -> None:
-    """Pins or unpins a workspace for the caller alone."""
-    with store.transaction() as session:
-        locked(session, workspace_id)
-        mine = (WorkspacePin.user_id == caller.user_id) & (WorkspacePin.workspace_id == workspace_id)
-        if not pinned:
-            session.execute(delete(WorkspacePin).where(mine))
-        elif session.scalar(select(WorkspacePin).where(mine)) is None:
-            session.add(WorkspacePin(user_id=caller.user_id, workspace_id=workspace_id))
-
-
-def remove(store: Store, caller: Caller, workspace_id: int) -> bool:
-    """Deletes a workspace with its contents; its tasks are killed first. True when that is done; False while the
-    controller is still removing it. Raises Conflict while an experiment is active or paused."""
-    with store.transaction() as session:
-        row = _changeable(session, caller, workspace_id)
-        projects = list(session.scalars(select(Project.id).where(Project.workspace_id == workspace_id)))
-        live = workspace_tasks.live_in(session, workspace_id)
-        if begin_removal(session, projects) or live:
-            row.state, row.error = "DELETING", ""
-            wake(session, "janitor")
-            return False
-        workspace_tasks.forget(session, workspace_id)
-        session.execute(delete(Project).where(Project.workspace_id == workspace_id))
-        session.delete(row)
-        return True
+    def _apply(self, row: Workspace, change: WorkspaceChange) -> None:
+        if change.account is not None:
+            account = check_account(change.account)
+            row.agent_uid, row.agent_user = account.uid, account.user
+            row.agent_gid, row.agent_group = account.gid, account.group
+        if change.checkpoint_storage is not None:
+            row.checkpoint_storage = _checked_storage(unmasked(change.checkpoint_storage, row.checkpoint_storage or {}))
+        if change.compute_pool is not None:
+            row.compute_pool = change.compute_pool and self._clusters.resolve(change.compute_pool, 1).pool.name
+        if change.aux_pool is not None:
+            row.aux_pool = change.aux_pool and self._clusters.resolve(change.aux_pool, 0).pool.name
 
 
 def begin_removal(session: Session, projects: Sequence[int]) -> bool:
@@ -276,19 +288,6 @@ def _free_name(session: Session, name: str, mine: int | None) -> str:
     if taken not in (None, mine):
         raise AlreadyExists(f"The workspace {name!r} already exists.")
     return name
-
-
-def _apply(row: Workspace, clusters: Clusters, change: WorkspaceChange) -> None:
-    if change.account is not None:
-        account = check_account(change.account)
-        row.agent_uid, row.agent_user = account.uid, account.user
-        row.agent_gid, row.agent_group = account.gid, account.group
-    if change.checkpoint_storage is not None:
-        row.checkpoint_storage = _checked_storage(unmasked(change.checkpoint_storage, row.checkpoint_storage or {}))
-    if change.compute_pool is not None:
-        row.compute_pool = change.compute_pool and clusters.resolve(change.compute_pool, 1).pool.name
-    if change.aux_pool is not None:
-        row.aux_pool = change.aux_pool and clusters.resolve(change.aux_pool, 0).pool.name
 
 
 def _checked_storage(storage: Mapping[str, Any]) -> dict[str, Any] | None:

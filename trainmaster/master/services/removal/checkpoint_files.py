@@ -19,11 +19,11 @@ from pathlib import PurePosixPath
 from typing import IO, Literal
 
 from trainmaster.dispatchers.jobfolder import trees
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, NotFound, Unavailable
-from trainmaster.master.services.experiments import trials
+from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.files import user_files
 from trainmaster.master.services.files.user_files import NoPlace, UserFiles
-from trainmaster.master.services.store import Settings, Store
 
 Form = Literal["tgz", "tar", "zip"]
 BLOCK = 1 << 18  # bytes
@@ -45,28 +45,39 @@ class _Entry:
     target: str = ""  # of a link
 
 
-def open_folder(store: Store, settings: Settings, files: UserFiles, key: str) -> CheckpointFolder:
-    """Opens the folder of a checkpoint.
+class CheckpointArchives:
+    """Checkpoints' files as archives."""
 
-    Raises NotFound, Conflict when its files were deleted, Unavailable when this master does not see them, Forbidden
-    when it may not read them.
-    """
-    row = trials.get_checkpoint(store, key).row
-    if row.state not in ("COMPLETED", "PARTIALLY_DELETED"):
-        raise Conflict(f"Checkpoint {key} is {row.state}: it has no files.")
-    try:
-        with store.transaction() as session:
-            place = user_files.of_checkpoint(session, settings, row)
-        return CheckpointFolder(*files.open(place))
-    except NoPlace as error:
-        raise Unavailable(f"{error} Fetch checkpoint {key} from its storage yourself.") from None
-    except FileNotFoundError:
-        raise NotFound(f"The files of checkpoint {key} are not in {place.folder}, as this master sees it.") from None
-    except PermissionError:
-        text = f"This master may not read {place.folder}: fetch checkpoint {key} from there yourself."
-        raise Forbidden(text) from None
-    except OSError as error:
-        raise Unavailable(f"{place.folder} cannot be read: {error.strerror}.") from error
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._files = UserFiles(master)
+        self._settings = master.settings
+        self._trials = Trials(master)
+
+    def open_folder(self, key: str) -> CheckpointFolder:
+        """Opens the folder of a checkpoint.
+
+        Raises NotFound, Conflict when its files were deleted, Unavailable when this master does not see them, Forbidden
+        when it may not read them.
+        """
+        row = self._trials.get_checkpoint(key).row
+        if row.state not in ("COMPLETED", "PARTIALLY_DELETED"):
+            raise Conflict(f"Checkpoint {key} is {row.state}: it has no files.")
+        try:
+            with self._store.transaction() as session:
+                place = user_files.of_checkpoint(session, self._settings, row)
+            return CheckpointFolder(*self._files.open(place))
+        except NoPlace as error:
+            raise Unavailable(f"{error} Fetch checkpoint {key} from its storage yourself.") from None
+        except FileNotFoundError:
+            raise NotFound(
+                f"The files of checkpoint {key} are not in {place.folder}, as this master sees it."
+            ) from None
+        except PermissionError:
+            text = f"This master may not read {place.folder}: fetch checkpoint {key} from there yourself."
+            raise Forbidden(text) from None
+        except OSError as error:
+            raise Unavailable(f"{place.folder} cannot be read: {error.strerror}.") from error
 
 
 def archive(folder: CheckpointFolder, form: Form) -> Iterator[bytes]:

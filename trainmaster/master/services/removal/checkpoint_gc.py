@@ -15,12 +15,12 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project
 from trainmaster.master.db.upkeep import CheckpointRemoval
 from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.files.declared_storage import believed, root_of
 from trainmaster.master.services.files.user_files import EVERYTHING
 from trainmaster.master.services.removal.checkpoints import ask, needed
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Store
 
 
 @dataclass(frozen=True)
@@ -51,24 +51,54 @@ class Collection:
         return f"{self.experiment_id}.checkpoint-gc"
 
 
-def running(store: Store, workspaces: frozenset[int] | None) -> list[Collection]:
-    """The removals of checkpoints that are due or under way; in these workspaces, or in all."""
-    requested = (
-        select(Checkpoint.experiment_id, func.min(CheckpointRemoval.asked_at).label("since"))
-        .join(CheckpointRemoval, CheckpointRemoval.checkpoint == Checkpoint.uuid)
-        .group_by(Checkpoint.experiment_id)
-        .subquery()
-    )
-    query = (
-        select(Experiment.id, func.coalesce(requested.c.since, func.now()))
-        .outerjoin(requested, requested.c.experiment_id == Experiment.id)
-        .where(or_(Experiment.gc_due, requested.c.since.is_not(None)))
-        .order_by(Experiment.id)
-    )
-    if workspaces is not None:
-        query = query.join(Project, Project.id == Experiment.project_id).where(Project.workspace_id.in_(workspaces))
-    with store.autocommit() as session:
-        return [Collection(*row) for row in session.execute(query)]
+class CheckpointPolicies:
+    """Checkpoint policies of ended experiments."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def running(self, workspaces: frozenset[int] | None) -> list[Collection]:
+        """The removals of checkpoints that are due or under way; in these workspaces, or in all."""
+        requested = (
+            select(Checkpoint.experiment_id, func.min(CheckpointRemoval.asked_at).label("since"))
+            .join(CheckpointRemoval, CheckpointRemoval.checkpoint == Checkpoint.uuid)
+            .group_by(Checkpoint.experiment_id)
+            .subquery()
+        )
+        query = (
+            select(Experiment.id, func.coalesce(requested.c.since, func.now()))
+            .outerjoin(requested, requested.c.experiment_id == Experiment.id)
+            .where(or_(Experiment.gc_due, requested.c.since.is_not(None)))
+            .order_by(Experiment.id)
+        )
+        if workspaces is not None:
+            query = query.join(Project, Project.id == Experiment.project_id).where(Project.workspace_id.in_(workspaces))
+        with self._store.autocommit() as session:
+            return [Collection(*row) for row in session.execute(query)]
+
+    def preview(self, experiment_id: int, policy: KeepPolicy) -> tuple[str, list[Checkpoint]]:
+        """The searcher's metric, and the checkpoints that `policy` would remove."""
+        with self._store.transaction() as session:
+            row = session.get(Experiment, experiment_id)
+            if row is None:
+                raise NotFound(f"There is no experiment {experiment_id}.")
+            return row.searcher_metric, _doomed(session, row, policy)
+
+    def collect(self, retries: Retries) -> None:
+        """Removes the checkpoints that the policies of ended experiments do not keep."""
+        with self._store.transaction() as session:
+            due = list(session.scalars(select(Experiment.id).where(Experiment.gc_due).order_by(Experiment.id)))
+        retries.each("the checkpoint policy of experiment", due, lambda number: self._collect(number))
+
+    def _collect(self, experiment_id: int) -> None:
+        with self._store.transaction() as session:
+            row = session.get(Experiment, experiment_id, with_for_update=True)
+            if row is None or not row.gc_due:
+                return
+            row.gc_due = False
+            if State(row.state).terminal:
+                doomed = _doomed(session, row, KeepPolicy.of(row.config["checkpoint_storage"]))
+                ask(session, [one.uuid for one in doomed], [EVERYTHING])
 
 
 def superfluous(checkpoints: Iterable[Checkpoint], policy: KeepPolicy, smaller_is_better: bool) -> list[Checkpoint]:
@@ -89,33 +119,6 @@ def superfluous(checkpoints: Iterable[Checkpoint], policy: KeepPolicy, smaller_i
         latest = _first(mine, policy.trial_latest, lambda one: (-one.steps_completed, -one.report_time.timestamp()))
         kept |= {one.uuid for one in latest}
     return [one for one in everyone if one.uuid not in kept]
-
-
-def preview(store: Store, experiment_id: int, policy: KeepPolicy) -> tuple[str, list[Checkpoint]]:
-    """The searcher's metric, and the checkpoints that `policy` would remove."""
-    with store.transaction() as session:
-        row = session.get(Experiment, experiment_id)
-        if row is None:
-            raise NotFound(f"There is no experiment {experiment_id}.")
-        return row.searcher_metric, _doomed(session, row, policy)
-
-
-def collect(store: Store, retries: Retries) -> None:
-    """Removes the checkpoints that the policies of ended experiments do not keep."""
-    with store.transaction() as session:
-        due = list(session.scalars(select(Experiment.id).where(Experiment.gc_due).order_by(Experiment.id)))
-    retries.each("the checkpoint policy of experiment", due, lambda number: _collect(store, number))
-
-
-def _collect(store: Store, experiment_id: int) -> None:
-    with store.transaction() as session:
-        row = session.get(Experiment, experiment_id, with_for_update=True)
-        if row is None or not row.gc_due:
-            return
-        row.gc_due = False
-        if State(row.state).terminal:
-            doomed = _doomed(session, row, KeepPolicy.of(row.config["checkpoint_storage"]))
-            ask(session, [one.uuid for one in doomed], [EVERYTHING])
 
 
 def _doomed(session: Session, row: Experiment, policy: KeepPolicy) -> list[Checkpoint]:

@@ -20,53 +20,114 @@ from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial
 from trainmaster.master.db.upkeep import CheckpointRemoval
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.files import user_files
 from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, UserFiles
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.store import wake
 
 log = logging.getLogger(__name__)
 
 MAX_PATTERNS, MAX_PATTERN = 100, 1000  # patterns of one request, characters of each
 
 
-def set_metadata(store: Store, caller: Caller, key: str, metadata: Mapping[str, Any]) -> None:
-    """Replace the metadata. Raises NotFound, Forbidden, Invalid."""
-    bounds.check_metadata(metadata)
-    with store.transaction() as session:
-        (row,) = _mine(session, caller, [key])
-        row.ckpt_metadata = dict(metadata)
+class Checkpoints:
+    """Checkpoints' metadata, and the removal of their files."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._files = UserFiles(master)
+        self._settings = master.settings
 
-def remove(
-    store: Store, settings: Settings, caller: Caller, keys: Sequence[str], globs: Sequence[str] = (EVERYTHING,)
-) -> None:
-    """Requests the removal of the files of checkpoints that match `globs`.
+    def set_metadata(self, caller: Caller, key: str, metadata: Mapping[str, Any]) -> None:
+        """Replace the metadata. Raises NotFound, Forbidden, Invalid."""
+        bounds.check_metadata(metadata)
+        with self._store.transaction() as session:
+            (row,) = _mine(session, caller, [key])
+            row.ckpt_metadata = dict(metadata)
 
-    Raises Invalid, NotFound, Forbidden, and Conflict for a checkpoint that is still needed.
-    """
-    if len(globs) > MAX_PATTERNS or any(len(glob) > MAX_PATTERN for glob in globs):
-        raise Invalid(f"There may be {MAX_PATTERNS} patterns of {MAX_PATTERN} characters each at most.")
-    for glob in globs:
-        pure = PurePosixPath(glob)
-        if not glob or pure.is_absolute() or ".." in pure.parts or any(ord(c) < 32 for c in glob):
-            raise Invalid(f"{glob!r} is not a pattern of files inside a checkpoint.")
-    with store.transaction() as session:
-        rows = _mine(session, caller, keys)
-        for row in rows:
-            if row.state not in ("COMPLETED", "PARTIALLY_DELETED", "ERROR"):
-                raise Conflict(f"Checkpoint {row.uuid} is {row.state} and has nothing to remove.")
-            try:
-                user_files.of_checkpoint(session, settings, row)
-            except NoPlace as error:
-                raise Invalid(str(error)) from None
-        if globs and (kept := needed(session, [row.uuid for row in rows])):
-            raise Conflict(
-                f"Checkpoint {min(kept)} is still needed: by a trial that has not ended, or as a version of a model."
-            )
-        ask(session, [row.uuid for row in rows], globs)
+    def remove(self, caller: Caller, keys: Sequence[str], globs: Sequence[str] = (EVERYTHING,)) -> None:
+        """Requests the removal of the files of checkpoints that match `globs`.
+
+        Raises Invalid, NotFound, Forbidden, and Conflict for a checkpoint that is still needed.
+        """
+        if len(globs) > MAX_PATTERNS or any(len(glob) > MAX_PATTERN for glob in globs):
+            raise Invalid(f"There may be {MAX_PATTERNS} patterns of {MAX_PATTERN} characters each at most.")
+        for glob in globs:
+            pure = PurePosixPath(glob)
+            if not glob or pure.is_absolute() or ".." in pure.parts or any(ord(c) < 32 for c in glob):
+                raise Invalid(f"{glob!r} is not a pattern of files inside a checkpoint.")
+        with self._store.transaction() as session:
+            rows = _mine(session, caller, keys)
+            for row in rows:
+                if row.state not in ("COMPLETED", "PARTIALLY_DELETED", "ERROR"):
+                    raise Conflict(f"Checkpoint {row.uuid} is {row.state} and has nothing to remove.")
+                try:
+                    user_files.of_checkpoint(session, self._settings, row)
+                except NoPlace as error:
+                    raise Invalid(str(error)) from None
+            if globs and (kept := needed(session, [row.uuid for row in rows])):
+                raise Conflict(
+                    f"Checkpoint {min(kept)} is still needed: by a trial that has not ended, or as a version of a "
+                    "model."
+                )
+            ask(session, [row.uuid for row in rows], globs)
+
+    def carry_out_removals(self, retries: Retries) -> None:
+        """Carries out the removal requests. One that can never succeed is logged once, in the trial's log."""
+        with self._store.transaction() as session:
+            asked = list(session.execute(select(CheckpointRemoval.id).order_by(CheckpointRemoval.id)).scalars())
+        retries.each(
+            "the removal of a checkpoint's files, request",
+            asked,
+            lambda number: self._carry_out(number),
+            lambda number, error: self._give_up(number, f"The files of a checkpoint could not be removed: {error}"),
+        )
+
+    def _carry_out(self, number: int) -> None:
+        """Raises trees.Unfinished, OSError, DispatcherError."""
+        with self._store.transaction() as session:
+            asked = session.get(CheckpointRemoval, number)
+            row = session.get(Checkpoint, asked.checkpoint) if asked else None
+        if asked is None or row is None:
+            return
+        try:
+            with self._store.transaction() as session:
+                place = user_files.of_checkpoint(session, self._settings, row)
+            left = dict(self._files.remove(place, asked.globs))
+        except NoPlace as error:
+            self._give_up(number, f"The files of checkpoint {row.uuid} were not removed. {error}")
+            return
+        with self._store.transaction() as session:
+            # The order of locks: experiment, trial, and only then their other rows.
+            if row.experiment_id is not None:
+                session.get(Experiment, row.experiment_id, with_for_update=True)
+            trial = session.get(Trial, row.trial_id, with_for_update=True) if row.trial_id is not None else None
+            row = session.get(Checkpoint, asked.checkpoint, with_for_update=True)
+            if row is not None and row.state not in ("DELETED", "ACTIVE"):
+                gone = [path for path in row.resources if path not in left]
+                row.resources, row.size = left, sum(left.values())
+                if not any(not path.endswith("/") for path in left):
+                    row.state, row.resources, row.size = "DELETED", {}, 0
+                elif gone:
+                    row.state = "PARTIALLY_DELETED"
+                session.flush()
+                _recount(session, row, trial)
+            session.delete(session.get_one(CheckpointRemoval, number))
+
+    def _give_up(self, number: int, why: str) -> None:
+        """Drops a request that cannot succeed, and notes that in the trial's log."""
+        log.warning("%s", why)
+        with self._store.transaction() as session:
+            asked = session.get(CheckpointRemoval, number)
+            row = session.get(Checkpoint, asked.checkpoint) if asked else None
+            if asked is not None:
+                session.delete(asked)
+                session.flush()
+            if row is not None and row.task_id is not None:
+                log_store.say(session, row.task_id, why, "ERROR")
 
 
 def ask(session: Session, keys: Iterable[uuid.UUID], globs: Sequence[str]) -> None:
@@ -80,18 +141,6 @@ def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
     latest = select(Trial.latest_checkpoint).where(Trial.latest_checkpoint.in_(keys), Trial.end_time.is_(None))
     found = {key for key in session.scalars(latest) if key is not None}
     return found | set(session.scalars(select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))))
-
-
-def carry_out_removals(store: Store, settings: Settings, files: UserFiles, retries: Retries) -> None:
-    """Carries out the removal requests. One that can never succeed is logged once, in the trial's log."""
-    with store.transaction() as session:
-        asked = list(session.execute(select(CheckpointRemoval.id).order_by(CheckpointRemoval.id)).scalars())
-    retries.each(
-        "the removal of a checkpoint's files, request",
-        asked,
-        lambda number: _carry_out(store, settings, files, number),
-        lambda number, error: _give_up(store, number, f"The files of a checkpoint could not be removed: {error}"),
-    )
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
@@ -117,38 +166,6 @@ def _mine(session: Session, caller: Caller, keys: Sequence[str]) -> list[Checkpo
     return found
 
 
-def _carry_out(store: Store, settings: Settings, files: UserFiles, number: int) -> None:
-    """Raises trees.Unfinished, OSError, DispatcherError."""
-    with store.transaction() as session:
-        asked = session.get(CheckpointRemoval, number)
-        row = session.get(Checkpoint, asked.checkpoint) if asked else None
-    if asked is None or row is None:
-        return
-    try:
-        with store.transaction() as session:
-            place = user_files.of_checkpoint(session, settings, row)
-        left = dict(files.remove(place, asked.globs))
-    except NoPlace as error:
-        _give_up(store, number, f"The files of checkpoint {row.uuid} were not removed. {error}")
-        return
-    with store.transaction() as session:
-        # The order of locks: experiment, trial, and only then their other rows.
-        if row.experiment_id is not None:
-            session.get(Experiment, row.experiment_id, with_for_update=True)
-        trial = session.get(Trial, row.trial_id, with_for_update=True) if row.trial_id is not None else None
-        row = session.get(Checkpoint, asked.checkpoint, with_for_update=True)
-        if row is not None and row.state not in ("DELETED", "ACTIVE"):
-            gone = [path for path in row.resources if path not in left]
-            row.resources, row.size = left, sum(left.values())
-            if not any(not path.endswith("/") for path in left):
-                row.state, row.resources, row.size = "DELETED", {}, 0
-            elif gone:
-                row.state = "PARTIALLY_DELETED"
-            session.flush()
-            _recount(session, row, trial)
-        session.delete(session.get_one(CheckpointRemoval, number))
-
-
 def _recount(session: Session, row: Checkpoint, trial: Trial | None) -> None:
     there = Checkpoint.state.in_(("COMPLETED", "PARTIALLY_DELETED"))
     counted = (func.count(), func.coalesce(func.sum(Checkpoint.size), 0))
@@ -167,16 +184,3 @@ def _recount(session: Session, row: Checkpoint, trial: Trial | None) -> None:
             .where(Experiment.id == row.experiment_id)
             .values(checkpoint_count=count, checkpoint_size=size)
         )
-
-
-def _give_up(store: Store, number: int, why: str) -> None:
-    """Drops a request that cannot succeed, and notes that in the trial's log."""
-    log.warning("%s", why)
-    with store.transaction() as session:
-        asked = session.get(CheckpointRemoval, number)
-        row = session.get(Checkpoint, asked.checkpoint) if asked else None
-        if asked is not None:
-            session.delete(asked)
-            session.flush()
-        if row is not None and row.task_id is not None:
-            log_store.say(session, row.task_id, why, "ERROR")

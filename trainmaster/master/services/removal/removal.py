@@ -22,6 +22,7 @@ from trainmaster.master.db.tables import (
 )
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.files import user_files
 from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, NotBelieved, UserFiles
 from trainmaster.master.services.logs import log_blocks
@@ -30,8 +31,8 @@ from trainmaster.master.services.orchestration.workspace_tasks import forget as 
 from trainmaster.master.services.orchestration.workspace_tasks import live_in
 from trainmaster.master.services.organisation.workspaces import mark_ended
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Settings, Store, wake
-from trainmaster.master.services.tasks import standalone
+from trainmaster.master.services.store import wake
+from trainmaster.master.services.tasks.standalone import StandaloneTasks
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +47,8 @@ class ExperimentRemoval:
     """Removes deleted experiments in steps, with rests and other experiments' steps in between: one of a hundred
     thousand trials takes minutes."""
 
-    def __init__(self, store: Store, settings: Settings, files: UserFiles, retries: Retries) -> None:
-        self._store, self._settings, self._files, self._retries = store, settings, files, retries
+    def __init__(self, master: MasterContext, retries: Retries) -> None:
+        self._store, self._removal, self._retries = master.store, Removal(master), retries
         self._without_files: set[int] = set()  # experiments whose files this process has removed
         self._stopping = threading.Event()
 
@@ -67,14 +68,14 @@ class ExperimentRemoval:
         if self._stopping.is_set():
             return
         if experiment_id not in self._without_files:
-            if not _remove_all_files(self._store, self._settings, self._files, experiment_id):
+            if not self._removal.remove_all_files(experiment_id):
                 return
-            _remove_archived(self._store, experiment_id)
+            self._removal.remove_archived(experiment_id)
             self._without_files.add(experiment_id)
         turn = time.monotonic()
         while True:
             began = time.monotonic()
-            if not _remove_some(self._store, experiment_id):
+            if not self._removal.remove_some(experiment_id):
                 log.info("experiment %d is deleted", experiment_id)
                 return
             if time.monotonic() - turn >= LONGEST_TURN:
@@ -85,135 +86,144 @@ class ExperimentRemoval:
             wake(session, "janitor")
 
 
-def remove_expired_sessions(store: Store) -> None:
-    with store.transaction() as session:
-        # Access tokens stay in their list as expired ones.
-        session.execute(delete(UserSession).where(UserSession.expires_at < now(), UserSession.kind == "USER_SESSION"))
+class Removal:
+    """Removal of what is deleted or has expired."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._files = UserFiles(master)
+        self._standalone_tasks = StandaloneTasks(master)
 
-def end_tasks(store: Store, settings: Settings, retries: Retries) -> None:
-    """Kill the tasks of workspaces that are being deleted."""
-    with store.transaction() as session:
-        doomed = list(session.scalars(select(Workspace.id).where(Workspace.state == "DELETING")))
-        live = [task_id for number in doomed for task_id in live_in(session, number)]
-    retries.each("the end of task", live, lambda task_id: standalone.end(store, settings, task_id, WHY_ENDED))
+    def remove_expired_sessions(self) -> None:
+        with self._store.transaction() as session:
+            # Access tokens stay in their list as expired ones.
+            session.execute(
+                delete(UserSession).where(UserSession.expires_at < now(), UserSession.kind == "USER_SESSION")
+            )
 
+    def end_tasks(self, retries: Retries) -> None:
+        """Kill the tasks of workspaces that are being deleted."""
+        with self._store.transaction() as session:
+            doomed = list(session.scalars(select(Workspace.id).where(Workspace.state == "DELETING")))
+            live = [task_id for number in doomed for task_id in live_in(session, number)]
+        retries.each("the end of task", live, lambda task_id: self._standalone_tasks.end(task_id, WHY_ENDED))
 
-def remove_deleted_projects(store: Store) -> None:
-    """Removes projects and workspaces whose experiments and tasks are gone; one with an experiment that could not be
-    deleted is marked so. Experiments that have ended since their project was deleted are deleted now."""
-    with store.transaction() as session:
-        ended = (Project.state == "DELETING", Experiment.state.in_([state.value for state in State if state.terminal]))
-        late = select(Experiment).join(Project, Project.id == Experiment.project_id).where(*ended)
-        if experiments := list(session.scalars(late.with_for_update(of=Experiment))):
-            mark_ended(experiments)
-            wake(session, "janitor")
-        for project in session.scalars(select(Project).where(Project.state == "DELETING").with_for_update()):
-            left = session.execute(
-                select(Experiment.state, Experiment.reason).where(Experiment.project_id == project.id)
-            ).all()
-            failed = next((row.reason for row in left if row.state == State.DELETE_FAILED), None)
-            if failed is not None:
-                project.state, project.error = "DELETE_FAILED", failed
-            elif not left:
-                session.delete(project)
-        session.flush()
-        for workspace in session.scalars(select(Workspace).where(Workspace.state == "DELETING").with_for_update()):
-            projects = list(session.scalars(select(Project).where(Project.workspace_id == workspace.id)))
-            broken = next((project for project in projects if project.state == "DELETE_FAILED"), None)
-            if broken is not None:
-                workspace.state, workspace.error = "DELETE_FAILED", broken.error
-            elif not any(project.state for project in projects) and not live_in(session, workspace.id):
-                forget_tasks(session, workspace.id)
-                for project in projects:
+    def remove_deleted_projects(self) -> None:
+        """Removes projects and workspaces whose experiments and tasks are gone; one with an experiment that could not
+        be deleted is marked so. Experiments that have ended since their project was deleted are deleted now."""
+        with self._store.transaction() as session:
+            ended = (
+                Project.state == "DELETING",
+                Experiment.state.in_([state.value for state in State if state.terminal]),
+            )
+            late = select(Experiment).join(Project, Project.id == Experiment.project_id).where(*ended)
+            if experiments := list(session.scalars(late.with_for_update(of=Experiment))):
+                mark_ended(experiments)
+                wake(session, "janitor")
+            for project in session.scalars(select(Project).where(Project.state == "DELETING").with_for_update()):
+                left = session.execute(
+                    select(Experiment.state, Experiment.reason).where(Experiment.project_id == project.id)
+                ).all()
+                failed = next((row.reason for row in left if row.state == State.DELETE_FAILED), None)
+                if failed is not None:
+                    project.state, project.error = "DELETE_FAILED", failed
+                elif not left:
                     session.delete(project)
-                session.flush()
-                session.delete(workspace)
+            session.flush()
+            for workspace in session.scalars(select(Workspace).where(Workspace.state == "DELETING").with_for_update()):
+                projects = list(session.scalars(select(Project).where(Project.workspace_id == workspace.id)))
+                broken = next((project for project in projects if project.state == "DELETE_FAILED"), None)
+                if broken is not None:
+                    workspace.state, workspace.error = "DELETE_FAILED", broken.error
+                elif not any(project.state for project in projects) and not live_in(session, workspace.id):
+                    forget_tasks(session, workspace.id)
+                    for project in projects:
+                        session.delete(project)
+                    session.flush()
+                    session.delete(workspace)
 
-
-def _remove_all_files(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> bool:
-    """Removes the files of a deleted experiment. False where they cannot be removed, or there is no such experiment any
-    more. Raises trees.Unfinished."""
-    with store.transaction() as session:
-        query = select(Checkpoint).where(Checkpoint.experiment_id == experiment_id, Checkpoint.state != "DELETED")
-        checkpoints = list(session.scalars(query.order_by(Checkpoint.uuid)))
-    failure = next(filter(None, (_remove_files(store, settings, files, row) for row in checkpoints)), None)
-    failure = failure or _remove_events(store, settings, files, experiment_id)
-    with store.transaction() as session:
-        row = session.get(Experiment, experiment_id, with_for_update=True)
-        if row is None or row.state != State.DELETING:
-            return False
-        if failure is not None:
-            wake(session, "janitor")  # its project or workspace may be waiting for this
-            row.state, row.reason = State.DELETE_FAILED.value, failure
-            return False
-    log.info("the files of experiment %d are deleted, with those of %d checkpoints", experiment_id, len(checkpoints))
-    return True
-
-
-def _remove_archived(store: Store, experiment_id: int) -> None:
-    """Removes reports of attempts that later ones have replaced: no index leads to these few, so that each search reads
-    all reports of the master."""
-    several = select(Trial.id).where(Trial.experiment_id == experiment_id, Trial.attempts > 1)
-    with store.transaction() as session:
-        if session.scalar(several.limit(1)) is not None:
-            session.execute(delete(metrics).where(metrics.c.archived, metrics.c.trial_id.in_(several)))
-
-
-def _remove_some(store: Store, experiment_id: int) -> bool:
-    """Removes some rows of an experiment that is being deleted. False when it is gone."""
-    of_trials = select(Trial.id, Trial.task_id, Trial.earlier_tasks).where(Trial.experiment_id == experiment_id)
-    with store.transaction() as session:
-        trials = session.execute(of_trials.order_by(Trial.id).limit(TRIALS_AT_ONCE)).all()
-        if not trials:
-            wake(session, "janitor")  # its project or workspace may be waiting for this
-            session.execute(delete(Experiment).where(Experiment.id == experiment_id))
-            return False
-        ids = [trial.id for trial in trials]
-        tasks = [name for trial in trials for name in (*trial.earlier_tasks, trial.task_id)]
-        series_columns.forget(session, ids)
-        log_blocks.forget(session, tasks)
-        m, lines = metrics.c, task_logs.c
-        reports = select(m.id, m.kind).where(m.trial_id.in_(ids), ~m.archived).limit(ROWS_AT_ONCE)
-        gone = session.connection().execute(delete(metrics).where(tuple_(m.id, m.kind).in_(reports))).rowcount
-        some = select(lines.id).where(lines.task_id.in_(tasks)).limit(ROWS_AT_ONCE)
-        gone_lines = session.connection().execute(delete(task_logs).where(lines.id.in_(some))).rowcount
-        if max(gone, gone_lines) < ROWS_AT_ONCE:
-            session.execute(delete(Trial).where(Trial.id.in_(ids)))
-            session.execute(delete(Task).where(Task.task_id.in_(tasks)))
+    def remove_all_files(self, experiment_id: int) -> bool:
+        """Removes the files of a deleted experiment. False where they cannot be removed, or there is no such experiment
+        any more. Raises trees.Unfinished."""
+        with self._store.transaction() as session:
+            query = select(Checkpoint).where(Checkpoint.experiment_id == experiment_id, Checkpoint.state != "DELETED")
+            checkpoints = list(session.scalars(query.order_by(Checkpoint.uuid)))
+        failure = next(filter(None, (self._remove_files(row) for row in checkpoints)), None)
+        failure = failure or self._remove_events(experiment_id)
+        with self._store.transaction() as session:
+            row = session.get(Experiment, experiment_id, with_for_update=True)
+            if row is None or row.state != State.DELETING:
+                return False
+            if failure is not None:
+                wake(session, "janitor")  # its project or workspace may be waiting for this
+                row.state, row.reason = State.DELETE_FAILED.value, failure
+                return False
+        log.info(
+            "the files of experiment %d are deleted, with those of %d checkpoints", experiment_id, len(checkpoints)
+        )
         return True
 
+    def remove_archived(self, experiment_id: int) -> None:
+        """Removes reports of attempts that later ones have replaced: no index leads to these few, so that each search
+        reads all reports of the master."""
+        several = select(Trial.id).where(Trial.experiment_id == experiment_id, Trial.attempts > 1)
+        with self._store.transaction() as session:
+            if session.scalar(several.limit(1)) is not None:
+                session.execute(delete(metrics).where(metrics.c.archived, metrics.c.trial_id.in_(several)))
 
-def _remove_events(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> str | None:
-    """Removes TensorBoard's files; returns why that failed, or None. Raises trees.Unfinished."""
-    try:
-        with store.transaction() as session:
-            row = session.get(Experiment, experiment_id)
-            if row is None or row.unmanaged:
-                return None  # its program keeps such files
-            place = user_files.events_of(session, settings, row)
-        files.remove(place, [EVERYTHING])
-    except NoPlace as error:
-        log.warning("experiment %s goes without its TensorBoard files: %s", experiment_id, error)
-    except OSError as error:
-        return f"TensorBoard's files could not be removed from {place.folder}: {error.strerror}."
-    except DispatcherError as error:
-        return f"TensorBoard's files could not be removed from {place.folder}: {error}"
-    return None
+    def remove_some(self, experiment_id: int) -> bool:
+        """Removes some rows of an experiment that is being deleted. False when it is gone."""
+        of_trials = select(Trial.id, Trial.task_id, Trial.earlier_tasks).where(Trial.experiment_id == experiment_id)
+        with self._store.transaction() as session:
+            trials = session.execute(of_trials.order_by(Trial.id).limit(TRIALS_AT_ONCE)).all()
+            if not trials:
+                wake(session, "janitor")  # its project or workspace may be waiting for this
+                session.execute(delete(Experiment).where(Experiment.id == experiment_id))
+                return False
+            ids = [trial.id for trial in trials]
+            tasks = [name for trial in trials for name in (*trial.earlier_tasks, trial.task_id)]
+            series_columns.forget(session, ids)
+            log_blocks.forget(session, tasks)
+            m, lines = metrics.c, task_logs.c
+            reports = select(m.id, m.kind).where(m.trial_id.in_(ids), ~m.archived).limit(ROWS_AT_ONCE)
+            gone = session.connection().execute(delete(metrics).where(tuple_(m.id, m.kind).in_(reports))).rowcount
+            some = select(lines.id).where(lines.task_id.in_(tasks)).limit(ROWS_AT_ONCE)
+            gone_lines = session.connection().execute(delete(task_logs).where(lines.id.in_(some))).rowcount
+            if max(gone, gone_lines) < ROWS_AT_ONCE:
+                session.execute(delete(Trial).where(Trial.id.in_(ids)))
+                session.execute(delete(Task).where(Task.task_id.in_(tasks)))
+            return True
 
+    def _remove_events(self, experiment_id: int) -> str | None:
+        """Removes TensorBoard's files; returns why that failed, or None. Raises trees.Unfinished."""
+        try:
+            with self._store.transaction() as session:
+                row = session.get(Experiment, experiment_id)
+                if row is None or row.unmanaged:
+                    return None  # its program keeps such files
+                place = user_files.events_of(session, self._settings, row)
+            self._files.remove(place, [EVERYTHING])
+        except NoPlace as error:
+            log.warning("experiment %s goes without its TensorBoard files: %s", experiment_id, error)
+        except OSError as error:
+            return f"TensorBoard's files could not be removed from {place.folder}: {error.strerror}."
+        except DispatcherError as error:
+            return f"TensorBoard's files could not be removed from {place.folder}: {error}"
+        return None
 
-def _remove_files(store: Store, settings: Settings, files: UserFiles, row: Checkpoint) -> str | None:
-    """Removes checkpoints' files; returns why that failed, or None. Raises trees.Unfinished."""
-    try:
-        with store.transaction() as session:
-            place = user_files.of_checkpoint(session, settings, row)
-        files.remove(place, [EVERYTHING])
-    except NotBelieved as error:
-        log.warning("experiment %s goes without these files: %s", row.experiment_id, error)
-    except NoPlace as error:
-        return str(error)
-    except OSError as error:
-        return f"Checkpoint {row.uuid} could not be removed from {place.folder}: {error.strerror}."
-    except DispatcherError as error:
-        return f"Checkpoint {row.uuid} could not be removed from {place.folder}: {error}"
-    return None
+    def _remove_files(self, row: Checkpoint) -> str | None:
+        """Removes checkpoints' files; returns why that failed, or None. Raises trees.Unfinished."""
+        try:
+            with self._store.transaction() as session:
+                place = user_files.of_checkpoint(session, self._settings, row)
+            self._files.remove(place, [EVERYTHING])
+        except NotBelieved as error:
+            log.warning("experiment %s goes without these files: %s", row.experiment_id, error)
+        except NoPlace as error:
+            return str(error)
+        except OSError as error:
+            return f"Checkpoint {row.uuid} could not be removed from {place.folder}: {error.strerror}."
+        except DispatcherError as error:
+            return f"Checkpoint {row.uuid} could not be removed from {place.folder}: {error}"
+        return None

@@ -10,10 +10,10 @@ from sqlalchemy import text, update
 from trainmaster.master.db.tables import Experiment, Trial
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.logs import log_blocks
-from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
 
 FOREVER = -1
 LONGEST = 32767  # days; more than 89 years
@@ -40,54 +40,59 @@ _CLEAN_UP = text("""
 """)
 
 
-def keep_logs(store: Store, settings: Settings, caller: Caller, experiment_id: int, days: int) -> None:
-    """Sets the retention for existing and future trials. Raises Invalid, NotFound, Forbidden."""
-    _check(days)
-    with locked_experiment(store, settings, experiment_id) as orchestrator:
-        row = orchestrator.row
-        caller.require_owner(f"Experiment {row.id}", row.owner_id)
-        policy = row.config.get("retention_policy") or {}
-        row.config = {**row.config, "retention_policy": {**policy, "log_retention_days": days}}
-        orchestrator.session.execute(
-            update(Trial).where(Trial.experiment_id == experiment_id).values(log_retention_days=days)
-        )
+class LogRetention:
+    """Retention of task logs."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._experiment_lock = ExperimentLock(master)
 
-def keep_trial_logs(store: Store, caller: Caller, trial_id: int, days: int) -> None:
-    _check(days)
-    with store.transaction() as session:
-        trial = session.get(Trial, trial_id, with_for_update=True)
-        if trial is None:
-            raise NotFound(f"There is no trial {trial_id}.")
-        caller.require_owner(f"Trial {trial_id}", session.get_one(Experiment, trial.experiment_id).owner_id)
-        trial.log_retention_days = days
+    def keep_logs(self, caller: Caller, experiment_id: int, days: int) -> None:
+        """Sets the retention for existing and future trials. Raises Invalid, NotFound, Forbidden."""
+        _check(days)
+        with self._experiment_lock.hold(experiment_id) as orchestrator:
+            row = orchestrator.row
+            caller.require_owner(f"Experiment {row.id}", row.owner_id)
+            policy = row.config.get("retention_policy") or {}
+            row.config = {**row.config, "retention_policy": {**policy, "log_retention_days": days}}
+            orchestrator.session.execute(
+                update(Trial).where(Trial.experiment_id == experiment_id).values(log_retention_days=days)
+            )
 
+    def keep_trial_logs(self, caller: Caller, trial_id: int, days: int) -> None:
+        _check(days)
+        with self._store.transaction() as session:
+            trial = session.get(Trial, trial_id, with_for_update=True)
+            if trial is None:
+                raise NotFound(f"There is no trial {trial_id}.")
+            caller.require_owner(f"Trial {trial_id}", session.get_one(Experiment, trial.experiment_id).owner_id)
+            trial.log_retention_days = days
 
-def remaining_days(store: Store, settings: Settings, trial_id: int) -> int:
-    """Days until a trial's logs are removed, -1 for never."""
-    with store.transaction() as session:
-        trial = session.get(Trial, trial_id)
-        if trial is None:
-            raise NotFound(f"There is no trial {trial_id}.")
-        config = session.get_one(Experiment, trial.experiment_id).config
-    days = trial.log_retention_days
-    if days is None:
-        days = (config.get("retention_policy") or {}).get("log_retention_days")
-    if days is None:
-        days = settings.log_retention_days
-    if days is None or days < 0:
-        return FOREVER
-    passed = (now() - trial.end_time).total_seconds() / 86400 if trial.end_time else 0.0
-    return max(math.ceil(days - passed), 0)
+    def remaining_days(self, trial_id: int) -> int:
+        """Days until a trial's logs are removed, -1 for never."""
+        with self._store.transaction() as session:
+            trial = session.get(Trial, trial_id)
+            if trial is None:
+                raise NotFound(f"There is no trial {trial_id}.")
+            config = session.get_one(Experiment, trial.experiment_id).config
+        days = trial.log_retention_days
+        if days is None:
+            days = (config.get("retention_policy") or {}).get("log_retention_days")
+        if days is None:
+            days = self._settings.log_retention_days
+        if days is None or days < 0:
+            return FOREVER
+        passed = (now() - trial.end_time).total_seconds() / 86400 if trial.end_time else 0.0
+        return max(math.ceil(days - passed), 0)
 
-
-def clean_up(store: Store, settings: Settings) -> int:
-    """Removes expired logs. Returns the number of lines."""
-    site = FOREVER if settings.log_retention_days is None else settings.log_retention_days
-    with store.transaction() as session:
-        gone = {row.task_id: int(row.lines) for row in session.execute(_CLEAN_UP, {"site": site})}
-        log_blocks.sweep(session, list(gone))
-        return sum(gone.values())
+    def clean_up(self) -> int:
+        """Removes expired logs. Returns the number of lines."""
+        site = FOREVER if self._settings.log_retention_days is None else self._settings.log_retention_days
+        with self._store.transaction() as session:
+            gone = {row.task_id: int(row.lines) for row in session.execute(_CLEAN_UP, {"site": site})}
+            log_blocks.sweep(session, list(gone))
+            return sum(gone.values())
 
 
 def _check(days: int) -> None:

@@ -28,8 +28,9 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.clusters import node_list
-from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.clusters.node_list import NodeShown
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import (
     Conflict,
     Invalid,
@@ -40,7 +41,6 @@ from trainmaster.master.services.errors import (
     Unavailable,
 )
 from trainmaster.master.services.resources.job_queue import QueueRank
-from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -73,56 +73,143 @@ class AgentShown:
     slots: Sequence[SlotShown]
 
 
-def agent_clusters(clusters: Clusters) -> list[AgentCluster]:
-    """All clusters with agents."""
-    return [
-        AgentCluster(cluster, cluster.dispatcher) for cluster in clusters if isinstance(cluster.dispatcher, AgentHub)
-    ]
+class Agents:
+    """Agents, and administrators' actions on them."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._clusters = master.clusters
 
-def admit(clusters: Clusters, agent_id: str, secret: str) -> AgentCluster:
-    """Authenticates an agent by its secret; returns its cluster. Raises Unauthenticated, NotFound."""
-    for agent_cluster in _agent_clusters(clusters):
-        if secret and agent_cluster.hub.accepts(agent_id, secret):
-            return agent_cluster
-    raise Unauthenticated(f"This is not the secret of an agent {agent_id}: it never enrolled here, or was revoked.")
+    def agent_clusters(self) -> list[AgentCluster]:
+        """All clusters with agents."""
+        return [
+            AgentCluster(cluster, cluster.dispatcher)
+            for cluster in self._clusters
+            if isinstance(cluster.dispatcher, AgentHub)
+        ]
 
+    def admit(self, agent_id: str, secret: str) -> AgentCluster:
+        """Authenticates an agent by its secret; returns its cluster. Raises Unauthenticated, NotFound."""
+        for agent_cluster in self._agent_clusters():
+            if secret and agent_cluster.hub.accepts(agent_id, secret):
+                return agent_cluster
+        raise Unauthenticated(f"This is not the secret of an agent {agent_id}: it never enrolled here, or was revoked.")
 
-def enrol(clusters: Clusters, agent_id: str, key: str) -> str:
-    """Enrols a new agent; returns its secret. Raises Unauthenticated for a wrong key, Conflict for a name that is
-    taken, Unavailable."""
-    refusal = WrongKey("There is no key.")
-    for agent_cluster in _agent_clusters(clusters):
-        try:
-            with _translated():
-                return agent_cluster.hub.enrol(agent_id, key)
-        except WrongKey as error:
-            refusal = error
-    raise Unauthenticated(str(refusal))
+    def enrol(self, agent_id: str, key: str) -> str:
+        """Enrols a new agent; returns its secret. Raises Unauthenticated for a wrong key, Conflict for a name that is
+        taken, Unavailable."""
+        refusal = WrongKey("There is no key.")
+        for agent_cluster in self._agent_clusters():
+            try:
+                with _translated():
+                    return agent_cluster.hub.enrol(agent_id, key)
+            except WrongKey as error:
+                refusal = error
+        raise Unauthenticated(str(refusal))
 
+    def revoke(self, caller: Caller, agent_id: str) -> None:
+        """Revokes an agent's secret, as when its host was broken into. Its jobs count as lost when it stays away.
+        Raises Forbidden, NotFound, Unavailable."""
+        caller.require(Permission.UPDATE_AGENTS)
+        refusal = f"There is no agent {agent_id!r} that is enrolled."
+        for agent_cluster in self._agent_clusters():
+            try:
+                agent_cluster.hub.revoke(agent_id)
+            except Rejected:
+                continue
+            except DispatcherError as error:
+                raise Unavailable(str(error)) from None
+            log.info("%s revoked the agent %s", caller.username, agent_id)
+            return
+        raise NotFound(refusal)
 
-def revoke(clusters: Clusters, caller: Caller, agent_id: str) -> None:
-    """Revokes an agent's secret, as when its host was broken into. Its jobs count as lost when it stays away. Raises
-    Forbidden, NotFound, Unavailable."""
-    caller.require(Permission.UPDATE_AGENTS)
-    refusal = f"There is no agent {agent_id!r} that is enrolled."
-    for agent_cluster in _agent_clusters(clusters):
-        try:
-            agent_cluster.hub.revoke(agent_id)
-        except Rejected:
-            continue
-        except DispatcherError as error:
-            raise Unavailable(str(error)) from None
-        log.info("%s revoked the agent %s", caller.username, agent_id)
-        return
-    raise NotFound(refusal)
+    def _agent_clusters(self) -> list[AgentCluster]:
+        found = self.agent_clusters()
+        if not found:
+            raise NotFound("This master has no cluster with agents: resource_manager.type must be agent for that.")
+        return found
 
+    def show(self) -> list[AgentShown]:
+        """All agents by name."""
+        views = sorted(
+            (view for agent_cluster in self.agent_clusters() for view in agent_cluster.hub.agents()),
+            key=lambda view: view.id,
+        )
+        tokens = {slot.token for view in views for slot in view.slots if slot.token}
+        allocations: dict[str, str] = {}
+        if tokens:
+            with self._store.transaction() as session:
+                query = select(Allocation.token, Allocation.id).where(Allocation.token.in_(tokens))
+                allocations = {row.token: row.id for row in session.execute(query)}
+        return [
+            AgentShown(
+                view,
+                from_epoch(view.registered_at),
+                [SlotShown(slot, allocations.get(slot.token, slot.token)) for slot in view.slots],
+            )
+            for view in views
+        ]
 
-def _agent_clusters(clusters: Clusters) -> list[AgentCluster]:
-    found = agent_clusters(clusters)
-    if not found:
-        raise NotFound("This master has no cluster with agents: resource_manager.type must be agent for that.")
-    return found
+    def containers(self) -> dict[str, dict[str, str]]:
+        """The containers of jobs on agents: by the job's token, the id of its container on each agent, as `SlotView`
+        and lists of slots name it. A container that does not run yet goes by the job's id."""
+        found: dict[str, dict[str, str]] = {}
+        for agent_cluster in self.agent_clusters():
+            for view in agent_cluster.hub.agents():
+                for slot in view.slots:
+                    if slot.token:
+                        found.setdefault(slot.token, {})[view.id] = slot.job_id
+                for one in view.containers:
+                    found.setdefault(one.token, {})[view.id] = one.container_id or one.job_id
+        return found
+
+    def show_one(self, agent_id: str) -> AgentShown | NodeShown:
+        """An agent, or a node of a scheduler. Raises NotFound."""
+        for shown in self.show():
+            if shown.agent.id == agent_id:
+                return shown
+        if (node := node_list.find(node_list.show(self._clusters), agent_id)) is not None:
+            return node
+        raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
+
+    def queue_ranks(self) -> dict[str, QueueRank]:
+        """Positions of experiments and tasks in the pools that the master schedules itself, running ones first. Empty
+        while another master leads, which alone has them."""
+        found: dict[str, QueueRank] = {}
+        for agent_cluster in self.agent_clusters():
+            for policy in agent_cluster.hub.policies():
+                try:
+                    entries = agent_cluster.hub.queue(policy.pool)
+                except NotLeading:
+                    continue
+                for entry in entries:
+                    if entry.group:
+                        found.setdefault(entry.group, QueueRank(len(found), entry.priority, entry.weight))
+        return found
+
+    def enable(self, caller: Caller, agent_id: str, slot: int | None = None) -> None:
+        """Raises Forbidden, NotFound, Unavailable."""
+        hub = self._hub_of(caller, agent_id)
+        with _translated():
+            hub.enable(agent_id, slot)
+
+    def disable(self, caller: Caller, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
+        """Raises Forbidden, NotFound, Unavailable."""
+        hub = self._hub_of(caller, agent_id)
+        with _translated():
+            hub.disable(agent_id, slot, drain=drain)
+
+    def _hub_of(self, caller: Caller, agent_id: str) -> AgentHub:
+        caller.require(Permission.UPDATE_AGENTS)
+        for agent_cluster in self.agent_clusters():
+            if any(view.id == agent_id for view in agent_cluster.hub.agents()):
+                return agent_cluster.hub
+        if (node := node_list.find(node_list.show(self._clusters), agent_id)) is not None:
+            raise NotServed(
+                f"{agent_id} is a node of {node.kind} ({', '.join(node.pools)}): which of its nodes take jobs is the "
+                "scheduler's to say, not the master's. Only agents are enabled and disabled here."
+            )
+        raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
 
 
 def sync(agent_cluster: AgentCluster, agent_id: str, report: AgentReport) -> Orders:
@@ -157,95 +244,6 @@ def take_remains(agent_cluster: AgentCluster, agent_id: str, token: str, node_ra
     """Raises Invalid, Unavailable."""
     with _translated():
         agent_cluster.hub.take_remains(agent_id, token, node_rank, archive)
-
-
-def show(store: Store, clusters: Clusters) -> list[AgentShown]:
-    """All agents by name."""
-    views = sorted(
-        (view for agent_cluster in agent_clusters(clusters) for view in agent_cluster.hub.agents()),
-        key=lambda view: view.id,
-    )
-    tokens = {slot.token for view in views for slot in view.slots if slot.token}
-    allocations: dict[str, str] = {}
-    if tokens:
-        with store.transaction() as session:
-            query = select(Allocation.token, Allocation.id).where(Allocation.token.in_(tokens))
-            allocations = {row.token: row.id for row in session.execute(query)}
-    return [
-        AgentShown(
-            view,
-            from_epoch(view.registered_at),
-            [SlotShown(slot, allocations.get(slot.token, slot.token)) for slot in view.slots],
-        )
-        for view in views
-    ]
-
-
-def containers(clusters: Clusters) -> dict[str, dict[str, str]]:
-    """The containers of jobs on agents: by the job's token, the id of its container on each agent, as `SlotView` and
-    lists of slots name it. A container that does not run yet goes by the job's id."""
-    found: dict[str, dict[str, str]] = {}
-    for agent_cluster in agent_clusters(clusters):
-        for view in agent_cluster.hub.agents():
-            for slot in view.slots:
-                if slot.token:
-                    found.setdefault(slot.token, {})[view.id] = slot.job_id
-            for one in view.containers:
-                found.setdefault(one.token, {})[view.id] = one.container_id or one.job_id
-    return found
-
-
-def show_one(store: Store, clusters: Clusters, agent_id: str) -> AgentShown | NodeShown:
-    """An agent, or a node of a scheduler. Raises NotFound."""
-    for shown in show(store, clusters):
-        if shown.agent.id == agent_id:
-            return shown
-    if (node := node_list.find(node_list.show(clusters), agent_id)) is not None:
-        return node
-    raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
-
-
-def queue_ranks(clusters: Clusters) -> dict[str, QueueRank]:
-    """Positions of experiments and tasks in the pools that the master schedules itself, running ones first. Empty while
-    another master leads, which alone has them."""
-    found: dict[str, QueueRank] = {}
-    for agent_cluster in agent_clusters(clusters):
-        for policy in agent_cluster.hub.policies():
-            try:
-                entries = agent_cluster.hub.queue(policy.pool)
-            except NotLeading:
-                continue
-            for entry in entries:
-                if entry.group:
-                    found.setdefault(entry.group, QueueRank(len(found), entry.priority, entry.weight))
-    return found
-
-
-def enable(clusters: Clusters, caller: Caller, agent_id: str, slot: int | None = None) -> None:
-    """Raises Forbidden, NotFound, Unavailable."""
-    hub = _hub_of(clusters, caller, agent_id)
-    with _translated():
-        hub.enable(agent_id, slot)
-
-
-def disable(clusters: Clusters, caller: Caller, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
-    """Raises Forbidden, NotFound, Unavailable."""
-    hub = _hub_of(clusters, caller, agent_id)
-    with _translated():
-        hub.disable(agent_id, slot, drain=drain)
-
-
-def _hub_of(clusters: Clusters, caller: Caller, agent_id: str) -> AgentHub:
-    caller.require(Permission.UPDATE_AGENTS)
-    for agent_cluster in agent_clusters(clusters):
-        if any(view.id == agent_id for view in agent_cluster.hub.agents()):
-            return agent_cluster.hub
-    if (node := node_list.find(node_list.show(clusters), agent_id)) is not None:
-        raise NotServed(
-            f"{agent_id} is a node of {node.kind} ({', '.join(node.pools)}): which of its nodes take jobs is the "
-            "scheduler's to say, not the master's. Only agents are enabled and disabled here."
-        )
-    raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from trainmaster.master.db.tables import Allocation, Experiment, Project, Task, 
 from trainmaster.master.lifecycle.standalone import TaskState
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.services.clock import from_epoch
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.store import Store
 
 EXPERIMENT, EXTERNAL = "EXPERIMENT", "EXTERNAL"
 
@@ -70,38 +70,54 @@ _WANTED = func.coalesce(func.sum(Allocation.slots), 0).label("wanted")
 _WHY = func.max(Allocation.explanation).label("why")
 
 
-def page(
-    store: Store,
-    pool: str | None,
-    offset: int,
-    limit: int,
-    *,
-    descending: bool = False,
-    scheduled: bool | None = None,
-    external: Sequence[ExternalJob] = (),
-    ranks: Mapping[str, QueueRank] = MappingProxyType({}),
-) -> Page[QueuedJob]:
-    """Live entries in order of submission, or of service according to `ranks` (by experiment or task), followed by
-    other people's jobs. `scheduled`: only those that hold resources, or only those that wait."""
-    with store.transaction() as session:
-        found = [*_experiments(session, pool), *_tasks(session, pool)]
-    found.sort(key=lambda job: job.submitted_at)
-    found.sort(key=lambda job: _place(job, ranks))
-    ahead: dict[str, int] = {}
-    jobs = []
-    for job in found:
-        position = ahead.get(job.pool, 0)
-        if not job.scheduled:
-            ahead[job.pool] = position + 1
-            job = replace(job, ahead=position)
-        rank = ranks.get(job.entity)
-        jobs.append(replace(job, priority=rank.priority, weight=rank.weight) if rank else job)
-    others = sorted((job for job in external if not pool or job.pool == pool), key=lambda job: job.submitted_at or 0.0)
-    jobs += [_external(job) for job in others]
-    jobs = [job for job in jobs if scheduled in (None, job.scheduled)]
-    ordered: Sequence[QueuedJob] = jobs[::-1] if descending else jobs
-    window = cut(offset, limit, len(ordered))
-    return Page(ordered[window.start : window.end], window)
+class JobQueue:
+    """The job queue."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def page(
+        self,
+        pool: str | None,
+        offset: int,
+        limit: int,
+        *,
+        descending: bool = False,
+        scheduled: bool | None = None,
+        external: Sequence[ExternalJob] = (),
+        ranks: Mapping[str, QueueRank] = MappingProxyType({}),
+    ) -> Page[QueuedJob]:
+        """Live entries in order of submission, or of service according to `ranks` (by experiment or task), followed by
+        other people's jobs. `scheduled`: only those that hold resources, or only those that wait."""
+        with self._store.transaction() as session:
+            found = [*_experiments(session, pool), *_tasks(session, pool)]
+        found.sort(key=lambda job: job.submitted_at)
+        found.sort(key=lambda job: _place(job, ranks))
+        ahead: dict[str, int] = {}
+        jobs = []
+        for job in found:
+            position = ahead.get(job.pool, 0)
+            if not job.scheduled:
+                ahead[job.pool] = position + 1
+                job = replace(job, ahead=position)
+            rank = ranks.get(job.entity)
+            jobs.append(replace(job, priority=rank.priority, weight=rank.weight) if rank else job)
+        others = sorted(
+            (job for job in external if not pool or job.pool == pool), key=lambda job: job.submitted_at or 0.0
+        )
+        jobs += [_external(job) for job in others]
+        jobs = [job for job in jobs if scheduled in (None, job.scheduled)]
+        ordered: Sequence[QueuedJob] = jobs[::-1] if descending else jobs
+        window = cut(offset, limit, len(ordered))
+        return Page(ordered[window.start : window.end], window)
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """Per pool: experiments and tasks that wait, and that hold resources."""
+        found: dict[str, tuple[int, int]] = {}
+        for job in self.page(None, 0, 0).items:
+            queued, scheduled = found.get(job.pool, (0, 0))
+            found[job.pool] = (queued, scheduled + 1) if job.scheduled else (queued + 1, scheduled)
+        return found
 
 
 def _experiments(session: Session, pool: str | None) -> list[QueuedJob]:
@@ -184,12 +200,3 @@ def _external(job: ExternalJob) -> QueuedJob:
         ahead=-1,
         explanation="",
     )
-
-
-def counts(store: Store) -> dict[str, tuple[int, int]]:
-    """Per pool: experiments and tasks that wait, and that hold resources."""
-    found: dict[str, tuple[int, int]] = {}
-    for job in page(store, None, 0, 0).items:
-        queued, scheduled = found.get(job.pool, (0, 0))
-        found[job.pool] = (queued, scheduled + 1) if job.scheduled else (queued + 1, scheduled)
-    return found

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.context import MasterContext
 
 LATELY = dt.timedelta(days=7)
 MOST = 10_000  # lost jobs that are read, the latest first
@@ -31,34 +31,42 @@ class NodeFailures:
     trials: set[int] = field(default_factory=set)
 
 
-def lately(store: Store, workspaces: Collection[int] | None = None) -> Sequence[NodeFailures]:
-    """Those of the last seven days, the worst first.
+class NodeFailureList:
+    """Nodes on which jobs were lost."""
 
-    Args:
-        workspaces: Only jobs of trials in these; None: all.
-    """
-    a = Allocation
-    query = (
-        select(Trial.id, a.dispatcher, a.observed, a.exit_text, a.explanation, a.ended_at)
-        .join(Trial, Trial.id == a.trial_id)
-        .join(Experiment, Experiment.id == Trial.experiment_id)
-        .join(Project, Project.id == Experiment.project_id)
-        .where(a.outcome == OutcomeKind.INFRASTRUCTURE.value, a.ended_at > now() - LATELY)
-        .order_by(a.ended_at.desc())
-        .limit(MOST)
-    )
-    if workspaces is not None:
-        query = query.where(Project.workspace_id.in_(workspaces))
-    found: dict[tuple[str, str], NodeFailures] = {}
-    with store.autocommit() as session:
-        rows = session.execute(query).all()
-    for trial, cluster, observed, said, explained, at in rows:
-        assert at is not None
-        nodes = (observed or {}).get("nodes") or ()
-        # Of a job on several nodes the scheduler does not say which failed: a sentence may.
-        named = [node for node in nodes if node in (said or explained)]
-        for node in map(str, named or nodes):
-            one = found.setdefault((cluster, node), NodeFailures(node, cluster, epoch(at), said or explained, trial))
-            one.jobs += 1
-            one.trials.add(trial)
-    return sorted(found.values(), key=lambda one: (-len(one.trials), -one.jobs, one.node))[:MOST_NODES]
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def lately(self, workspaces: Collection[int] | None = None) -> Sequence[NodeFailures]:
+        """Those of the last seven days, the worst first.
+
+        Args:
+            workspaces: Only jobs of trials in these; None: all.
+        """
+        a = Allocation
+        query = (
+            select(Trial.id, a.dispatcher, a.observed, a.exit_text, a.explanation, a.ended_at)
+            .join(Trial, Trial.id == a.trial_id)
+            .join(Experiment, Experiment.id == Trial.experiment_id)
+            .join(Project, Project.id == Experiment.project_id)
+            .where(a.outcome == OutcomeKind.INFRASTRUCTURE.value, a.ended_at > now() - LATELY)
+            .order_by(a.ended_at.desc())
+            .limit(MOST)
+        )
+        if workspaces is not None:
+            query = query.where(Project.workspace_id.in_(workspaces))
+        found: dict[tuple[str, str], NodeFailures] = {}
+        with self._store.autocommit() as session:
+            rows = session.execute(query).all()
+        for trial, cluster, observed, said, explained, at in rows:
+            assert at is not None
+            nodes = (observed or {}).get("nodes") or ()
+            # Of a job on several nodes the scheduler does not say which failed: a sentence may.
+            named = [node for node in nodes if node in (said or explained)]
+            for node in map(str, named or nodes):
+                one = found.setdefault(
+                    (cluster, node), NodeFailures(node, cluster, epoch(at), said or explained, trial)
+                )
+                one.jobs += 1
+                one.trials.add(trial)
+        return sorted(found.values(), key=lambda one: (-len(one.trials), -one.jobs, one.node))[:MOST_NODES]

@@ -7,10 +7,10 @@ from typing import Any
 
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.access.accounts import account_on
-from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
+from trainmaster.master.services.clusters.clusters import ServedPool
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.scheduling import job_spec
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.scheduling.job_spec import JobSpecs
 
 EXCEEDED = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
 # Words that clients of Determined search for in a refusal.
@@ -18,43 +18,51 @@ _ONE_NODE = "request unfulfillable, please try requesting less slots"
 _TOGETHER = "slots requested exceeds cluster capacity"
 
 
-def refuse_impossible(
-    store: Store, settings: Settings, served: ServedPool, config: Mapping[str, Any], owner_id: int, workspace_id: int
-) -> None:
-    """Raises Invalid with the reasons why a job of `config` can never run in the pool `served`. Being larger than the
-    pool is a reason unless the site lets such jobs wait (`launch_error: false`); a job that must fit on one node never
-    waits for that."""
-    slots, total = slots_of(config), served.pool.slots_total
-    one_node = bool(config["resources"].get("is_single_node"))
-    too_many = slots > (served.pool.slots_per_node if one_node and served.pool.slots_per_node else total)
-    waits = too_many and not one_node and not settings.launch_error
-    sample = Allocation(
-        id="0.check.1",
-        task_id="0.check",
-        token=f"{settings.token_prefix}check",
-        slots=total if waits else slots,  # other reasons against it
-        owner_id=owner_id,
-        attempt=1,
-    )
-    with store.transaction() as session:
-        sample.run_as = account_on(session, served.cluster, owner_id, workspace_id)
-    complaints = served.cluster.dispatcher.check(job_spec.build(settings, served, sample, config))
-    if complaints:
-        known = f"{_ONE_NODE if one_node else _TOGETHER}: " if too_many else ""
-        raise Invalid(known + " ".join(complaints))
+class Feasibility:
+    """What pools can run."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._clusters = master.clusters
+        self._job_specs = JobSpecs(master)
+
+    def refuse_impossible(
+        self, served: ServedPool, config: Mapping[str, Any], owner_id: int, workspace_id: int
+    ) -> None:
+        """Raises Invalid with the reasons why a job of `config` can never run in the pool `served`. Being larger than
+        the pool is a reason unless the site lets such jobs wait (`launch_error: false`); a job that must fit on one
+        node never waits for that."""
+        slots, total = slots_of(config), served.pool.slots_total
+        one_node = bool(config["resources"].get("is_single_node"))
+        too_many = slots > (served.pool.slots_per_node if one_node and served.pool.slots_per_node else total)
+        waits = too_many and not one_node and not self._settings.launch_error
+        sample = Allocation(
+            id="0.check.1",
+            task_id="0.check",
+            token=f"{self._settings.token_prefix}check",
+            slots=total if waits else slots,  # other reasons against it
+            owner_id=owner_id,
+            attempt=1,
+        )
+        with self._store.transaction() as session:
+            sample.run_as = account_on(session, served.cluster, owner_id, workspace_id)
+        complaints = served.cluster.dispatcher.check(self._job_specs.build(served, sample, config))
+        if complaints:
+            known = f"{_ONE_NODE if one_node else _TOGETHER}: " if too_many else ""
+            raise Invalid(known + " ".join(complaints))
+
+    def launch_warnings(self, config: Mapping[str, Any]) -> list[str]:
+        """Warnings about a new experiment or task that clients show to the user, by Determined's names."""
+        slots, pool = slots_of(config), config["resources"]["resource_pool"]
+        exceeded = slots and slots > self._clusters.resolve(pool, slots).pool.slots_total
+        return [EXCEEDED] if exceeded else []
 
 
 def slots_of(config: Mapping[str, Any]) -> int:
     """The slots that an experiment's trial, or a task, requests."""
     resources = config["resources"]
     return int(resources["slots_per_trial"] if "slots_per_trial" in resources else resources["slots"])
-
-
-def launch_warnings(clusters: Clusters, config: Mapping[str, Any]) -> list[str]:
-    """Warnings about a new experiment or task that clients show to the user, by Determined's names."""
-    slots, pool = slots_of(config), config["resources"]["resource_pool"]
-    exceeded = slots and slots > clusters.resolve(pool, slots).pool.slots_total
-    return [EXCEEDED] if exceeded else []
 
 
 def shortage(served: ServedPool, slots: int) -> str:

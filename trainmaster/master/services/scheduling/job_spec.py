@@ -25,9 +25,9 @@ from trainmaster.dispatchers.base import (
     Traits,
 )
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
-from trainmaster.master.services.access.identity import session_token
+from trainmaster.master.services.access.identity import Identities
 from trainmaster.master.services.clusters.clusters import ServedPool
-from trainmaster.master.services.store import Settings
+from trainmaster.master.services.context import MasterContext
 from trainmaster.runtime.job import MASTER_CERTIFICATE, RUNTIME, SHARED_CONTEXT
 
 SHARED_FS = "/determined_shared_fs"
@@ -39,86 +39,97 @@ SSHD = ("AUDIT_WRITE", "SETUID", "SETGID", "SYS_CHROOT", "CHOWN")
 _TRIAL_CLASS = re.compile(r"[a-zA-Z0-9_.]+:[a-zA-Z0-9_]+")
 
 
-def build(
-    settings: Settings,
-    served: ServedPool,
-    allocation: Allocation,
-    config: Mapping[str, Any],
-    secrets: Mapping[str, str] = MappingProxyType({}),
-    context: SharedFile | None = None,
-) -> JobSpec:
-    """The job of one allocation; `secrets` are files of its folder, by name, `context` the archive of the user's files
-    where it comes with the folder. The same inputs give the same job, byte for byte."""
-    dispatcher = served.cluster.dispatcher
-    traits = dispatcher.traits
-    section = config.get(traits.user_section or dispatcher.kind) or {}
-    resources, environment = config["resources"], config.get("environment") or {}
-    site = served.cluster.settings_of(served.pool.name, served.partition)
-    announcement = served.cluster.announcement
-    job = {
-        "version": 1,
-        "allocation_id": allocation.id,
-        "task_id": allocation.task_id,
-        "token": allocation.token,
-        "cluster_id": settings.cluster_id,
-        "master_url": served.cluster.master_url or settings.master_url,
-        "master_url_file": str(served.cluster.master_url_file) if announcement.made else None,
-        "master_url_owner": announcement.owner,
-        "scheduler": dispatcher.kind,
-        "resources_type": traits.resources_type,
-        "pool": served.pool.name,
-        "slots": allocation.slots,
-        "slot_type": served.pool.slot_type.value,
-        "walltime_grace": served.cluster.facts.walltime_grace,
-        "orphaned_after": served.cluster.facts.orphaned_after,
-        "heartbeat": settings.heartbeat,
-        "lease_patience": settings.lease_patience,
-        "environment": dict(site.environment),
-    }
-    secret = session_token(settings, allocation.id, allocation.token)
-    return JobSpec(
-        token=allocation.token,
-        allocation_id=allocation.id,
-        pool=served.partition,
-        slots=allocation.slots,
-        slot_type=served.pool.slot_type,
-        slots_per_node=section.get("slots_per_node"),
-        single_node=bool(resources.get("is_single_node")),
-        container=ContainerSpec(
-            runtime=served.cluster.container_runtime,
-            image=image_for(config, devices_of(allocation.slots, served.pool.slot_type.value)),
-            binds=tuple(_binds(config)),
-            shm_size=resources.get("shm_size") or site.shm_size,
-            network_mode=site.network_mode,
-            force_pull=bool(environment.get("force_pull_image")),
-            devices=tuple(
-                DeviceMount(device["host_path"], device["container_path"], device.get("mode") or "rwm")
-                for device in resources.get("devices") or ()
+class JobSpecs:
+    """Job specifications of trials."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._settings = master.settings
+        self._identities = Identities(master)
+
+    def build(
+        self,
+        served: ServedPool,
+        allocation: Allocation,
+        config: Mapping[str, Any],
+        secrets: Mapping[str, str] = MappingProxyType({}),
+        context: SharedFile | None = None,
+    ) -> JobSpec:
+        """The job of one allocation; `secrets` are files of its folder, by name, `context` the archive of the user's
+        files where it comes with the folder. The same inputs give the same job, byte for byte."""
+        dispatcher = served.cluster.dispatcher
+        traits = dispatcher.traits
+        section = config.get(traits.user_section or dispatcher.kind) or {}
+        resources, environment = config["resources"], config.get("environment") or {}
+        site = served.cluster.settings_of(served.pool.name, served.partition)
+        announcement = served.cluster.announcement
+        job = {
+            "version": 1,
+            "allocation_id": allocation.id,
+            "task_id": allocation.task_id,
+            "token": allocation.token,
+            "cluster_id": self._settings.cluster_id,
+            "master_url": served.cluster.master_url or self._settings.master_url,
+            "master_url_file": str(served.cluster.master_url_file) if announcement.made else None,
+            "master_url_owner": announcement.owner,
+            "scheduler": dispatcher.kind,
+            "resources_type": traits.resources_type,
+            "pool": served.pool.name,
+            "slots": allocation.slots,
+            "slot_type": served.pool.slot_type.value,
+            "walltime_grace": served.cluster.facts.walltime_grace,
+            "orphaned_after": served.cluster.facts.orphaned_after,
+            "heartbeat": self._settings.heartbeat,
+            "lease_patience": self._settings.lease_patience,
+            "environment": dict(site.environment),
+        }
+        secret = self._identities.session_token(allocation.id, allocation.token)
+        return JobSpec(
+            token=allocation.token,
+            allocation_id=allocation.id,
+            pool=served.partition,
+            slots=allocation.slots,
+            slot_type=served.pool.slot_type,
+            slots_per_node=section.get("slots_per_node"),
+            single_node=bool(resources.get("is_single_node")),
+            container=ContainerSpec(
+                runtime=served.cluster.container_runtime,
+                image=image_for(config, devices_of(allocation.slots, served.pool.slot_type.value)),
+                binds=tuple(_binds(config)),
+                shm_size=resources.get("shm_size") or site.shm_size,
+                network_mode=site.network_mode,
+                force_pull=bool(environment.get("force_pull_image")),
+                devices=tuple(
+                    DeviceMount(device["host_path"], device["container_path"], device.get("mode") or "rwm")
+                    for device in resources.get("devices") or ()
+                ),
+                add_capabilities=tuple(environment.get("add_capabilities") or ()),
+                drop_capabilities=tuple(environment.get("drop_capabilities") or ()),
+                root_capabilities=SSHD if HOST_KEY in secrets else (),
             ),
-            add_capabilities=tuple(environment.get("add_capabilities") or ()),
-            drop_capabilities=tuple(environment.get("drop_capabilities") or ()),
-            root_capabilities=SSHD if HOST_KEY in secrets else (),
-        ),
-        files={
-            "job.json": StagedFile(json.dumps(job, indent=1).encode()),
-            "secrets/token": StagedFile(secret.encode()),
-            RUNTIME: SharedFile(_sha256(settings.runtime_zip), lambda: settings.runtime_zip),
-            **({SHARED_CONTEXT: context} if context is not None else {}),
-            **({MASTER_CERTIFICATE: StagedFile(anchors.encode())} if (anchors := settings.master_anchors()) else {}),
-            **{f"hooks/{i:02}.sh": StagedFile(hook.encode()) for i, hook in enumerate(site.startup_hooks)},
-            **_login_file(traits, environment),
-            **{f"secrets/{name}": StagedFile(text.encode()) for name, text in secrets.items()},
-        },
-        labels=labels(served.cluster.facts.project_source, config),
-        options=section,
-        walltime_grace=served.cluster.facts.walltime_grace,
-        trains="searcher" in config,
-        user=allocation.run_as,
-        priority=resources.get("priority") or served.pool.default_priority,
-        weight=float(resources.get("weight") or 1.0),
-        max_slots=resources.get("max_slots"),
-        group=allocation.task_id.partition(".")[0],
-    )
+            files={
+                "job.json": StagedFile(json.dumps(job, indent=1).encode()),
+                "secrets/token": StagedFile(secret.encode()),
+                RUNTIME: SharedFile(_sha256(self._settings.runtime_zip), lambda: self._settings.runtime_zip),
+                **({SHARED_CONTEXT: context} if context is not None else {}),
+                **(
+                    {MASTER_CERTIFICATE: StagedFile(anchors.encode())}
+                    if (anchors := self._settings.master_anchors())
+                    else {}
+                ),
+                **{f"hooks/{i:02}.sh": StagedFile(hook.encode()) for i, hook in enumerate(site.startup_hooks)},
+                **_login_file(traits, environment),
+                **{f"secrets/{name}": StagedFile(text.encode()) for name, text in secrets.items()},
+            },
+            labels=labels(served.cluster.facts.project_source, config),
+            options=section,
+            walltime_grace=served.cluster.facts.walltime_grace,
+            trains="searcher" in config,
+            user=allocation.run_as,
+            priority=resources.get("priority") or served.pool.default_priority,
+            weight=float(resources.get("weight") or 1.0),
+            max_slots=resources.get("max_slots"),
+            group=allocation.task_id.partition(".")[0],
+        )
 
 
 @lru_cache(maxsize=2)

@@ -19,9 +19,10 @@ from trainmaster.master.db.tables import Allocation, User
 from trainmaster.master.lifecycle.allocation import later, signal_of
 from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
 from trainmaster.master.services.clock import epoch, from_epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling.submission import explain, mark_submitted
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.store import wake
 
 log = logging.getLogger(__name__)
 
@@ -74,21 +75,116 @@ class PendingUpdates:
     controller_started_at: float | None = None  # by the scheduler's clock, where the observation says it
     alive_at: Mapping[str, float] = field(default_factory=dict)  # by allocation: when the observation before showed it
 
-    def take(self, store: Store) -> list[str]:
-        """Stores the first of them. Returns the allocations whose submit has certainly not happened."""
-        some, self.updates = dict(self.updates[:TAKEN_AT_ONCE]), self.updates[TAKEN_AT_ONCE:]
-        return _take_updates(store, some, self) if some else []
 
+class Observations:
+    """Observations of schedulers, compared with the database."""
 
-def any_live(store: Store, cluster: str) -> bool:
-    """Whether any scheduler may hold a job of ours."""
-    query = select(Allocation.id).where(
-        Allocation.dispatcher == cluster,
-        Allocation.ended_at.is_(None),
-        Allocation.submission != SubmissionState.NEW.value,
-    )
-    with store.autocommit() as session:
-        return session.scalar(query.limit(1)) is not None
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def any_live(self, cluster: str) -> bool:
+        """Whether any scheduler may hold a job of ours."""
+        query = select(Allocation.id).where(
+            Allocation.dispatcher == cluster,
+            Allocation.ended_at.is_(None),
+            Allocation.submission != SubmissionState.NEW.value,
+        )
+        with self._store.autocommit() as session:
+            return session.scalar(query.limit(1)) is not None
+
+    def take_snapshot(
+        self, memory: Memory, snapshot: Snapshot, quiet_period: float, waiting: str = ""
+    ) -> ObservedChanges:
+        """Compares the scheduler's list with the database. Stores nothing yet: `take` does. `waiting`:
+        the beginning of sentences about jobs in the queue."""
+        seen: dict[str, list[Observation]] = {}
+        for observation in snapshot.jobs:
+            seen.setdefault(observation.token, []).append(observation)
+        alive_at: dict[str, float] = {}
+        backlog = PendingUpdates(
+            *(from_epoch(snapshot.taken_at), quiet_period, waiting, []),
+            controller_started_at=snapshot.controller_started_at,
+            alive_at=alive_at,
+        )
+        found = ObservedChanges([], [], backlog)
+        updates: list[tuple[bool, str, Observation | None]] = []
+        doubles: dict[str, list[Observation]] = {}
+        with self._store.autocommit() as session:
+            alive = Allocation.dispatcher == memory.name, Allocation.ended_at.is_(None)
+            live = {
+                token: version for token, version in session.execute(select(Allocation.token, _VERSION).where(*alive))
+            }
+            settled = memory.settled
+            still = {
+                token: settled[token]
+                for token, version in live.items()
+                if len(listed := seen.get(token, [])) == 1 and settled.get(token) == (version, listed[0])
+            }  # most of thousands of jobs: they need no further check
+            memory.settled = still
+            changed = literal([token for token in live if token not in still], ARRAY(Text))
+            query = select(*_LIVE).where(*alive, Allocation.token == any_(changed))
+            for known in map(_Live._make, session.execute(query) if len(still) < len(live) else ()):
+                listed = seen.get(known.token, [])
+                observations = [o for o in listed if not _is_forged(memory, o, known.run_as)]
+                mine = _choose(known, observations) if observations else None
+                if others := [o for o in observations if o is not mine and not o.state.terminal]:
+                    doubles[known.id] = others
+                if not _is_asked_for(known, mine):
+                    continue
+                if _is_news(known, mine, snapshot.taken_at):
+                    only_why = mine is not None and known.observed_state == mine.state.value
+                    if mine is not None and known.token in settled:
+                        alive_at[known.id] = memory.looked_at
+                    updates.append((only_why, known.id, mine))
+                elif mine is not None and len(listed) == 1:
+                    still[known.token] = known.version, mine
+            strangers = [token for token in seen if token not in live]
+            ended = _ended(session, strangers)
+            accounts = _linked(session) if any(o.user for token in strangers for o in seen[token]) else frozenset()
+            for token in strangers:
+                since = epoch(ended[token].at) + LEAVE_TIME if token in ended else None
+                for o in seen[token]:
+                    # A job without a row can be one of ours only if its account is one that we run jobs as.
+                    run_as = ended[token].run_as if token in ended else o.user if o.user in accounts else None
+                    if not _is_forged(memory, o, run_as) and _is_orphan(o, since, snapshot.taken_at):
+                        found.orphans.append(_ref(o))
+        for allocation_id, others in doubles.items():
+            found.doubles.extend(self._condemned(allocation_id, others))
+        memory.looked_at = snapshot.taken_at
+        found.backlog.updates = [(name, mine) for _, name, mine in sorted(updates, key=itemgetter(0, 1))]
+        return found
+
+    def take(self, backlog: PendingUpdates) -> list[str]:
+        """Store the first of the updates. Return the allocations whose submit has certainly not happened."""
+        first, backlog.updates = dict(backlog.updates[:TAKEN_AT_ONCE]), backlog.updates[TAKEN_AT_ONCE:]
+        return self._take_updates(first, backlog) if first else []
+
+    def _take_updates(self, updates: Mapping[str, Observation | None], pending: PendingUpdates) -> list[str]:
+        notes = log_store.Notes()
+        resubmit = []
+        with self._store.transaction() as session:
+            query = select(Allocation).where(Allocation.id.in_(updates), Allocation.ended_at.is_(None))
+            for allocation in session.scalars(query.order_by(Allocation.id).with_for_update()):
+                if (mine := updates[allocation.id]) is not None:
+                    _take_observation(notes, allocation, mine, pending)
+                    _ask_to_leave(session, notes, allocation, mine)
+                elif _take_absence(allocation, pending.taken, pending.quiet_period):
+                    resubmit.append(allocation.id)
+            session.flush()
+            notes.write(session)
+        return resubmit
+
+    def _condemned(self, allocation_id: str, others: Sequence[Observation]) -> Iterator[JobRef]:
+        """Which further jobs under a token are removed: none that has taken the lease since the observation. None of
+        the others gets it from now on, so that a job which begins while it is being removed is not the one that
+        works."""
+        with self._store.transaction() as session:
+            row = session.get(Allocation, allocation_id, with_for_update=True)
+            if row is not None and row.lease_job is None:
+                known = row.observed or {}
+                row.observed = {**known, DOUBLES: sorted({*known.get(DOUBLES, ()), *(o.job_id for o in others)})}
+            worker = row.lease_job if row is not None else None
+        return (_ref(o) for o in others if o.job_id != worker)
 
 
 class _Live(NamedTuple):
@@ -124,95 +220,6 @@ _LIVE = (
     cast(Allocation.observed, Text),
     _VERSION,
 )
-
-
-def take_snapshot(
-    store: Store, memory: Memory, snapshot: Snapshot, quiet_period: float, waiting: str = ""
-) -> ObservedChanges:
-    """Compares the scheduler's list with the database. Stores nothing yet: `PendingUpdates.take` does. `waiting`:
-    the beginning of sentences about jobs in the queue."""
-    seen: dict[str, list[Observation]] = {}
-    for observation in snapshot.jobs:
-        seen.setdefault(observation.token, []).append(observation)
-    alive_at: dict[str, float] = {}
-    backlog = PendingUpdates(
-        *(from_epoch(snapshot.taken_at), quiet_period, waiting, []),
-        controller_started_at=snapshot.controller_started_at,
-        alive_at=alive_at,
-    )
-    found = ObservedChanges([], [], backlog)
-    updates: list[tuple[bool, str, Observation | None]] = []
-    doubles: dict[str, list[Observation]] = {}
-    with store.autocommit() as session:
-        alive = Allocation.dispatcher == memory.name, Allocation.ended_at.is_(None)
-        live = {token: version for token, version in session.execute(select(Allocation.token, _VERSION).where(*alive))}
-        settled = memory.settled
-        still = {
-            token: settled[token]
-            for token, version in live.items()
-            if len(listed := seen.get(token, [])) == 1 and settled.get(token) == (version, listed[0])
-        }  # most of thousands of jobs: they need no further check
-        memory.settled = still
-        changed = literal([token for token in live if token not in still], ARRAY(Text))
-        query = select(*_LIVE).where(*alive, Allocation.token == any_(changed))
-        for known in map(_Live._make, session.execute(query) if len(still) < len(live) else ()):
-            listed = seen.get(known.token, [])
-            observations = [o for o in listed if not _is_forged(memory, o, known.run_as)]
-            mine = _choose(known, observations) if observations else None
-            if others := [o for o in observations if o is not mine and not o.state.terminal]:
-                doubles[known.id] = others
-            if not _is_asked_for(known, mine):
-                continue
-            if _is_news(known, mine, snapshot.taken_at):
-                only_why = mine is not None and known.observed_state == mine.state.value
-                if mine is not None and known.token in settled:
-                    alive_at[known.id] = memory.looked_at
-                updates.append((only_why, known.id, mine))
-            elif mine is not None and len(listed) == 1:
-                still[known.token] = known.version, mine
-        strangers = [token for token in seen if token not in live]
-        ended = _ended(session, strangers)
-        accounts = _linked(session) if any(o.user for token in strangers for o in seen[token]) else frozenset()
-        for token in strangers:
-            since = epoch(ended[token].at) + LEAVE_TIME if token in ended else None
-            for o in seen[token]:
-                # A job without a row can be one of ours only if its account is one that we run jobs as.
-                run_as = ended[token].run_as if token in ended else o.user if o.user in accounts else None
-                if not _is_forged(memory, o, run_as) and _is_orphan(o, since, snapshot.taken_at):
-                    found.orphans.append(_ref(o))
-    for allocation_id, others in doubles.items():
-        found.doubles.extend(_condemned(store, allocation_id, others))
-    memory.looked_at = snapshot.taken_at
-    found.backlog.updates = [(name, mine) for _, name, mine in sorted(updates, key=itemgetter(0, 1))]
-    return found
-
-
-def _take_updates(store: Store, updates: Mapping[str, Observation | None], pending: PendingUpdates) -> list[str]:
-    notes = log_store.Notes()
-    resubmit = []
-    with store.transaction() as session:
-        query = select(Allocation).where(Allocation.id.in_(updates), Allocation.ended_at.is_(None))
-        for allocation in session.scalars(query.order_by(Allocation.id).with_for_update()):
-            if (mine := updates[allocation.id]) is not None:
-                _take_observation(notes, allocation, mine, pending)
-                _ask_to_leave(session, notes, allocation, mine)
-            elif _take_absence(allocation, pending.taken, pending.quiet_period):
-                resubmit.append(allocation.id)
-        session.flush()
-        notes.write(session)
-    return resubmit
-
-
-def _condemned(store: Store, allocation_id: str, others: Sequence[Observation]) -> Iterator[JobRef]:
-    """Which further jobs under a token are removed: none that has taken the lease since the observation. None of the
-    others gets it from now on, so that a job which begins while it is being removed is not the one that works."""
-    with store.transaction() as session:
-        row = session.get(Allocation, allocation_id, with_for_update=True)
-        if row is not None and row.lease_job is None:
-            known = row.observed or {}
-            row.observed = {**known, DOUBLES: sorted({*known.get(DOUBLES, ()), *(o.job_id for o in others)})}
-        worker = row.lease_job if row is not None else None
-    return (_ref(o) for o in others if o.job_id != worker)
 
 
 def _is_forged(memory: Memory, seen: Observation, run_as: str | None) -> bool:

@@ -16,104 +16,140 @@ from trainmaster.master.db.tables import Allocation, AllocationNode, PoolResume,
 from trainmaster.master.lifecycle.breaker import MEMORY, Failure, PoolPause, pool_pause
 from trainmaster.master.lifecycle.states import OutcomeKind, SubmissionState
 from trainmaster.master.services.clock import epoch, from_epoch, now
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Unavailable
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling.submission import explain
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.store import wake
 
 AVOID_FOR = 3600.0  # seconds for which a node that lost a job is avoided
 UNFIT = 69  # the runtime's exit status on a node without the job's devices (docs/architecture/job-folder.md)
 MOST_AVOIDED = 8  # nodes; a site where more are broken needs a person, not a longer list
 
 
-def paused_pools(store: Store) -> dict[str, PoolPause]:
-    """Pools with an open circuit breaker, by name. A job that vanished from its scheduler's queue failed when it
-    vanished, not when it was given up minutes later; those that one look no longer found failed together, once: their
-    scheduler has forgotten its queue."""
-    time = now()
-    since = time - dt.timedelta(seconds=MEMORY)
-    failed = (
-        select(Allocation.pool, Allocation.ended_at, Allocation.absent_since, Allocation.exit_text, Trial.experiment_id)
-        .join(Trial, Trial.id == Allocation.trial_id)
-        .where(
-            Allocation.outcome == OutcomeKind.INFRASTRUCTURE.value,
-            Allocation.lease_job.is_(None),
-            Allocation.submitted_at.is_not(None),
-            Allocation.ended_at > since,
+class PoolHealth:
+    """The circuit breaker of pools, and the nodes to avoid."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+
+    def paused_pools(self) -> dict[str, PoolPause]:
+        """Pools with an open circuit breaker, by name. A job that vanished from its scheduler's queue failed when it
+        vanished, not when it was given up minutes later; those that one look no longer found failed together, once:
+        their scheduler has forgotten its queue."""
+        time = now()
+        since = time - dt.timedelta(seconds=MEMORY)
+        failed = (
+            select(
+                Allocation.pool, Allocation.ended_at, Allocation.absent_since, Allocation.exit_text, Trial.experiment_id
+            )
+            .join(Trial, Trial.id == Allocation.trial_id)
+            .where(
+                Allocation.outcome == OutcomeKind.INFRASTRUCTURE.value,
+                Allocation.lease_job.is_(None),
+                Allocation.submitted_at.is_not(None),
+                Allocation.ended_at > since,
+            )
         )
-    )
-    failures: dict[str, list[Failure]] = defaultdict(list)
-    vanished: set[tuple[str, dt.datetime]] = set()
-    with store.transaction() as session:
-        for pool, ended_at, absent_since, text, experiment_id in session.execute(failed):
-            if ended_at is None or (pool, absent_since) in vanished:
-                continue
-            if absent_since is not None:
-                vanished.add((pool, absent_since))
-            failures[pool].append(Failure(epoch(absent_since or ended_at), experiment_id, text))
-        if not failures:
-            return {}
-        names = list(failures)
-        led = select(Allocation.pool, func.max(Allocation.leased_at)).where(Allocation.pool.in_(names))
-        closed = {pool: at for pool, at in session.execute(led.group_by(Allocation.pool)) if at}
-        resumes = select(PoolResume.pool, PoolResume.resumed_at).where(PoolResume.pool.in_(names))
-        for pool, at in session.execute(resumes):
-            closed[pool] = max(at, closed.get(pool, at))
-    found = {
-        pool: pool_pause(those, epoch(closed[pool]) if pool in closed else 0.0, epoch(time))
-        for pool, those in failures.items()
-    }
-    return {pool: one for pool, one in found.items() if one is not None}
+        failures: dict[str, list[Failure]] = defaultdict(list)
+        vanished: set[tuple[str, dt.datetime]] = set()
+        with self._store.transaction() as session:
+            for pool, ended_at, absent_since, text, experiment_id in session.execute(failed):
+                if ended_at is None or (pool, absent_since) in vanished:
+                    continue
+                if absent_since is not None:
+                    vanished.add((pool, absent_since))
+                failures[pool].append(Failure(epoch(absent_since or ended_at), experiment_id, text))
+            if not failures:
+                return {}
+            names = list(failures)
+            led = select(Allocation.pool, func.max(Allocation.leased_at)).where(Allocation.pool.in_(names))
+            closed = {pool: at for pool, at in session.execute(led.group_by(Allocation.pool)) if at}
+            resumes = select(PoolResume.pool, PoolResume.resumed_at).where(PoolResume.pool.in_(names))
+            for pool, at in session.execute(resumes):
+                closed[pool] = max(at, closed.get(pool, at))
+        found = {
+            pool: pool_pause(those, epoch(closed[pool]) if pool in closed else 0.0, epoch(time))
+            for pool, those in failures.items()
+        }
+        return {pool: one for pool, one in found.items() if one is not None}
 
+    def resume(self, pool: str) -> None:
+        """An administrator resumes a pool: earlier failures no longer count."""
+        with self._store.transaction() as session:
+            statement = insert(PoolResume).values(pool=pool, resumed_at=now())
+            changed = {"resumed_at": statement.excluded.resumed_at}
+            session.execute(statement.on_conflict_do_update(index_elements=[PoolResume.pool], set_=changed))
+            wake(session, "controller")
 
-def resume(store: Store, pool: str) -> None:
-    """An administrator resumes a pool: earlier failures no longer count."""
-    with store.transaction() as session:
-        statement = insert(PoolResume).values(pool=pool, resumed_at=now())
-        changed = {"resumed_at": statement.excluded.resumed_at}
-        session.execute(statement.on_conflict_do_update(index_elements=[PoolResume.pool], set_=changed))
-        wake(session, "controller")
-
-
-def half_open_probes(
-    store: Store, cluster: str, resting: Mapping[str, PoolPause], full: Collection[int] = ()
-) -> list[str]:
-    """The allocations of paused pools that may be submitted nevertheless: at most one for each pool, none while one is
-    under way. One of an experiment without failures goes at once, any other when the pause is over; none of those in
-    `full`. The others' logs show why they wait."""
-    found: list[str] = []
-    for pool, one in resting.items():
-        mine = (Allocation.dispatcher == cluster, Allocation.pool == pool, Allocation.ended_at.is_(None))
-        with store.transaction() as session:
-            under_way = select(func.count()).where(
-                *mine, Allocation.submission != SubmissionState.NEW.value, Allocation.lease_job.is_(None)
-            )
-            waiting = (
-                select(Allocation, Trial.experiment_id)
-                .outerjoin(Trial, Trial.id == Allocation.trial_id)
-                .where(
-                    *mine,
-                    Allocation.submission == SubmissionState.NEW.value,
-                    Allocation.kill_at.is_(None),
-                    Allocation.not_before <= now(),
+    def half_open_probes(self, cluster: str, resting: Mapping[str, PoolPause], full: Collection[int] = ()) -> list[str]:
+        """The allocations of paused pools that may be submitted nevertheless: at most one for each pool, none while one
+        is under way. One of an experiment without failures goes at once, any other when the pause is over; none of
+        those in `full`. The others' logs show why they wait."""
+        found: list[str] = []
+        for pool, one in resting.items():
+            mine = (Allocation.dispatcher == cluster, Allocation.pool == pool, Allocation.ended_at.is_(None))
+            with self._store.transaction() as session:
+                under_way = select(func.count()).where(
+                    *mine, Allocation.submission != SubmissionState.NEW.value, Allocation.lease_job.is_(None)
                 )
-                .order_by(
-                    func.coalesce(Trial.experiment_id.in_(one.groups), False),
-                    Allocation.created_at,
-                    Allocation.trial_id,
+                waiting = (
+                    select(Allocation, Trial.experiment_id)
+                    .outerjoin(Trial, Trial.id == Allocation.trial_id)
+                    .where(
+                        *mine,
+                        Allocation.submission == SubmissionState.NEW.value,
+                        Allocation.kill_at.is_(None),
+                        Allocation.not_before <= now(),
+                    )
+                    .order_by(
+                        func.coalesce(Trial.experiment_id.in_(one.groups), False),
+                        Allocation.created_at,
+                        Allocation.trial_id,
+                    )
                 )
-            )
-            rows = session.execute(waiting.with_for_update(of=Allocation, skip_locked=True)).all()
-            free = [row for row in rows if row[1] not in full]
-            if free and not session.scalar(under_way):
-                allocation, experiment_id = free[0]
-                if experiment_id not in one.groups or epoch(now()) >= one.until:
-                    found.append(allocation.id)
-            notes = log_store.Notes()
-            _explain_pause(notes, (row for row, _ in rows if row.id not in found), one)
-            session.flush()
-            notes.write(session)
-    return found
+                rows = session.execute(waiting.with_for_update(of=Allocation, skip_locked=True)).all()
+                free = [row for row in rows if row[1] not in full]
+                if free and not session.scalar(under_way):
+                    allocation, experiment_id = free[0]
+                    if experiment_id not in one.groups or epoch(now()) >= one.until:
+                        found.append(allocation.id)
+                notes = log_store.Notes()
+                _explain_pause(notes, (row for row, _ in rows if row.id not in found), one)
+                session.flush()
+                notes.write(session)
+        return found
+
+    def avoided_nodes(self, cluster: str, pool: Pool, slots: int, allocation_id: str) -> list[str]:
+        """Nodes that this attempt is kept away from. First those that a log policy forbids its trial; then those that
+        lost an earlier attempt of the same trial in the last hour, or had not the GPUs that it was given, and those
+        that lost jobs of two trials, the worst first, not more than MOST_AVOIDED or a quarter of the pool, and never so
+        many that it has too few left for the job's `slots`.
+
+        Raises NoNodeLeft, with a message for the trial's owner, when the policies leave too few nodes of the pool.
+        """
+        since = now() - dt.timedelta(seconds=AVOID_FOR)
+        blamed: dict[str, set[int]] = defaultdict(set)
+        with self._store.autocommit() as session:
+            for trial, observed in session.execute(_LOST_NODES, {"cluster": cluster, "since": since}):
+                for node in (observed or {}).get("nodes") or ():
+                    blamed[str(node)].add(trial or 0)
+            row = session.execute(_BLOCKED_FOR, {"attempt": allocation_id}).first()
+            trial_id, forbidden = (row.id, list(row.blocked_nodes)) if row else (None, [])
+            for exits in session.scalars(_UNFIT_FOR, {"cluster": cluster, "since": since, "trial": trial_id}):
+                # A job's report on its nodes counts for its own trial only: any user could forge it.
+                for said in exits.values():
+                    if said.get("exit_code") == UNFIT and not said.get("began", True) and said.get("node_name"):
+                        blamed[str(said["node_name"])].add(trial_id or 0)
+            if trial_id is not None and forbidden:
+                _refuse_if_too_few_are_left(session, pool, _needed(pool, slots), trial_id, forbidden)
+        for node in forbidden:
+            blamed.pop(node, None)
+        own = [node for node, trials in blamed.items() if trial_id in trials]
+        weight = Counter({node: len(trials) for node, trials in blamed.items() if node not in own and len(trials) > 1})
+        # A small site cannot spare a node for an hour because of others' failures there.
+        suspects = [*own, *(node for node, _ in weight.most_common(min(MOST_AVOIDED, pool.nodes // 4)))][:MOST_AVOIDED]
+        return [*forbidden, *suspects[: max(pool.nodes - len(forbidden) - _needed(pool, slots), 0)]]
 
 
 def _explain_pause(notes: log_store.Notes, waiting: Iterable[Allocation], one: PoolPause) -> None:
@@ -125,38 +161,6 @@ def _explain_pause(notes: log_store.Notes, waiting: Iterable[Allocation], one: P
 
 class NoNodeLeft(Unavailable):
     """Log policies leave a trial too few nodes of its pool."""
-
-
-def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation_id: str) -> list[str]:
-    """Nodes that this attempt is kept away from. First those that a log policy forbids its trial; then those that lost
-    an earlier attempt of the same trial in the last hour, or had not the GPUs that it was given, and those that lost
-    jobs of two trials, the worst first, not more than MOST_AVOIDED or a quarter of the pool, and never so many that it
-    has too few left for the job's `slots`.
-
-    Raises NoNodeLeft, with a message for the trial's owner, when the policies leave too few nodes of the pool.
-    """
-    since = now() - dt.timedelta(seconds=AVOID_FOR)
-    blamed: dict[str, set[int]] = defaultdict(set)
-    with store.autocommit() as session:
-        for trial, observed in session.execute(_LOST_NODES, {"cluster": cluster, "since": since}):
-            for node in (observed or {}).get("nodes") or ():
-                blamed[str(node)].add(trial or 0)
-        row = session.execute(_BLOCKED_FOR, {"attempt": allocation_id}).first()
-        trial_id, forbidden = (row.id, list(row.blocked_nodes)) if row else (None, [])
-        for exits in session.scalars(_UNFIT_FOR, {"cluster": cluster, "since": since, "trial": trial_id}):
-            # A job's report on its nodes counts for its own trial only: any user could forge it.
-            for said in exits.values():
-                if said.get("exit_code") == UNFIT and not said.get("began", True) and said.get("node_name"):
-                    blamed[str(said["node_name"])].add(trial_id or 0)
-        if trial_id is not None and forbidden:
-            _refuse_if_too_few_are_left(session, pool, _needed(pool, slots), trial_id, forbidden)
-    for node in forbidden:
-        blamed.pop(node, None)
-    own = [node for node, trials in blamed.items() if trial_id in trials]
-    weight = Counter({node: len(trials) for node, trials in blamed.items() if node not in own and len(trials) > 1})
-    # A small site cannot spare a node for an hour because of others' failures there.
-    suspects = [*own, *(node for node, _ in weight.most_common(min(MOST_AVOIDED, pool.nodes // 4)))][:MOST_AVOIDED]
-    return [*forbidden, *suspects[: max(pool.nodes - len(forbidden) - _needed(pool, slots), 0)]]
 
 
 def _needed(pool: Pool, slots: int) -> int:

@@ -20,17 +20,18 @@ from trainmaster.master.lifecycle.standalone import TaskState
 from trainmaster.master.lifecycle.states import SubmissionState
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
+from trainmaster.master.services.clusters.clusters import ServedPool
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound, Unavailable
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
+    ExperimentLock,
     ExperimentOrchestrator,
-    locked_experiment,
     locked_experiment_in,
 )
 from trainmaster.master.services.orchestration.task_orchestrator import locked_task
 from trainmaster.master.services.organisation import pool_bindings, site_policies
-from trainmaster.master.services.scheduling.feasibility import refuse_impossible
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.scheduling.feasibility import Feasibility
+from trainmaster.master.services.store import wake
 
 ABSENT = "There is no job {} that has not ended; `det job list` shows those there are."
 PRIORITIES = range(1, 100)
@@ -70,26 +71,124 @@ class _Entry:
         return site_policies.EXPERIMENT if self.experiment_id is not None else site_policies.NTSC
 
 
-def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: Sequence[QueueChange]) -> None:
-    """Makes the changes in their order, after all of them have been checked: a refusal changes nothing. Raises
-    Invalid, NotFound, Forbidden, Unavailable."""
-    planned = [_planned(store, settings, clusters, caller, one) for one in wanted]
-    for one, plan in zip(wanted, planned, strict=True):
-        _apply(store, settings, one, plan)
+class QueueControl:
+    """Changes of the queue."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._clusters = master.clusters
+        self._experiment_lock = ExperimentLock(master)
+        self._feasibility = Feasibility(master)
 
-def prioritise_task(
-    store: Store, settings: Settings, clusters: Clusters, caller: Caller, row: Standalone, job_id: str, priority: int
-) -> None:
-    """Sets the priority of a standalone task. One that has ended or is being ended accepts it without effect, as in
-    Determined: its owner may have killed it a moment ago. Raises Invalid, NotFound, Forbidden, Unavailable."""
-    wanted = QueueChange(job_id=job_id, priority=priority)
-    state = TaskState(row.state)
-    if not state.terminal and state is not TaskState.STOPPING_CANCELED:
-        change(store, settings, clusters, caller, [wanted])
-        return
-    _refuse_others(settings, caller, _entry_of(row), job_id)
-    _check(wanted)
+    def change(self, caller: Caller, wanted: Sequence[QueueChange]) -> None:
+        """Makes the changes in their order, after all of them have been checked: a refusal changes nothing. Raises
+        Invalid, NotFound, Forbidden, Unavailable."""
+        planned = [self._planned(caller, one) for one in wanted]
+        for one, plan in zip(wanted, planned, strict=True):
+            self._apply(one, plan)
+
+    def prioritise_task(self, caller: Caller, row: Standalone, job_id: str, priority: int) -> None:
+        """Sets the priority of a standalone task. One that has ended or is being ended accepts it without effect, as in
+        Determined: its owner may have killed it a moment ago. Raises Invalid, NotFound, Forbidden, Unavailable."""
+        wanted = QueueChange(job_id=job_id, priority=priority)
+        state = TaskState(row.state)
+        if not state.terminal and state is not TaskState.STOPPING_CANCELED:
+            self.change(caller, [wanted])
+            return
+        self._refuse_others(caller, _entry_of(row), job_id)
+        _check(wanted)
+
+    def _planned(self, caller: Caller, wanted: QueueChange) -> _Plan:
+        entry = self._find(wanted.job_id)
+        self._refuse_others(caller, entry, wanted.job_id)
+        _check(wanted)
+        anchor_id = wanted.ahead_of or wanted.behind_of
+        anchor = self._find(anchor_id) if anchor_id else None
+        # A job that goes ahead of another takes its priority.
+        priority = anchor.config["resources"].get("priority") if anchor else wanted.priority
+        self._apply_policies(entry, priority)
+        target = None
+        if wanted.resource_pool is not None and wanted.resource_pool != entry.pool:
+            target = self._refuse_move(entry, wanted.resource_pool)
+        if wanted.priority is None and wanted.weight is None and anchor is None:
+            return _Plan(entry, target, None, None)
+        return _Plan(entry, target, anchor, _hub_of(target or self._clusters.resolve(entry.pool, entry.slots)))
+
+    def _refuse_others(self, caller: Caller, entry: _Entry, job_id: str) -> None:
+        """Raises Forbidden for a caller who may not change the entry, NotFound for one who may not see it."""
+        if entry.experiment_id is None and self._settings.roles:
+            caller.require(Permission.UPDATE_NSC, entry.workspace_id, ABSENT.format(job_id))
+        else:
+            caller.check(entry.workspace_id, ABSENT.format(job_id))
+        caller.require_owner(f"{entry.name}", entry.owner_id)
+        if self._settings.roles and self._settings.strict_queue:
+            caller.require(Permission.CONTROL_STRICT_JOB_QUEUE)
+
+    def _apply(self, wanted: QueueChange, plan: _Plan) -> None:
+        entry, hub = plan.entry, plan.hub
+        if plan.target is not None and entry.experiment_id is not None:
+            with self._experiment_lock.hold(entry.experiment_id) as orchestrator:
+                _move_to_pool(orchestrator, plan.target.pool.name)
+        if hub is not None and (wanted.priority is not None or wanted.weight is not None):
+            _ask(lambda: hub.reprioritise(entry.group, priority=wanted.priority, weight=wanted.weight))
+            self._configure(entry, priority=wanted.priority, weight=wanted.weight)
+        if hub is not None and (anchor := plan.anchor) is not None:
+            _ask(lambda: hub.move(entry.group, anchor.group, ahead=bool(wanted.ahead_of)))
+            priority = anchor.config["resources"].get("priority")
+            if priority is not None:
+                self._configure(entry, priority=priority)
+
+    def _find(self, job_id: str) -> _Entry:
+        try:
+            key = uuid.UUID(job_id)
+        except ValueError:
+            raise NotFound(f"There is no job {job_id!r}; `det job list` shows those there are.") from None
+        experiments = select(Experiment, Project.workspace_id).join(Project, Project.id == Experiment.project_id)
+        tasks = select(Standalone).join(Task, Task.task_id == Standalone.task_id)
+        with self._store.transaction() as session:
+            found = session.execute(experiments.where(Experiment.job_id == key, Experiment.end_time.is_(None))).first()
+            task = session.scalar(tasks.where(Task.job_id == key, Standalone.end_time.is_(None))) if not found else None
+        if found is not None:
+            row, workspace_id = found
+            slots = int(row.config["resources"]["slots_per_trial"])
+            return _Entry(str(row.id), row.id, row.owner_id, workspace_id, row.resource_pool, slots, row.config)
+        if task is not None:
+            return _entry_of(task)
+        raise NotFound(ABSENT.format(job_id))
+
+    def _apply_policies(self, entry: _Entry, priority: float | None) -> None:
+        """Raises Invalid."""
+        if priority is None:
+            return
+        asked = {**entry.config, "resources": {**entry.config["resources"], "priority": priority}}
+        with self._store.transaction() as session:
+            site_policies.refuse(session, entry.workspace_id, asked, entry.workload)
+
+    def _configure(self, entry: _Entry, **changes: float | None) -> None:
+        """Changes the configuration for future attempts."""
+        given = {key: value for key, value in changes.items() if value is not None}
+        with self._store.transaction() as session, self._changing(session, entry) as row:
+            row.config = {**row.config, "resources": {**row.config["resources"], **given}}
+
+    @contextmanager
+    def _changing(self, session: Session, entry: _Entry) -> Iterator[Experiment | Standalone]:
+        if entry.experiment_id is not None:
+            with locked_experiment_in(session, self._settings, entry.experiment_id) as orchestrator:
+                yield orchestrator.row
+        else:
+            with locked_task(session, self._settings, entry.group) as task:
+                yield task.row
+
+    def _refuse_move(self, entry: _Entry, pool: str) -> ServedPool:
+        """Checks a move to another pool. Raises Invalid, NotFound."""
+        if entry.experiment_id is None:
+            raise Invalid(f"{entry.name} stays in the pool {entry.pool}: only experiments can be moved to another one.")
+        served = self._clusters.resolve(pool, entry.slots)
+        with self._store.transaction() as session:
+            pool_bindings.refuse_closed(session, served.pool.name, entry.workspace_id)
+        self._feasibility.refuse_impossible(served, entry.config, entry.owner_id, entry.workspace_id)
+        return served
 
 
 @dataclass(frozen=True)
@@ -100,68 +199,6 @@ class _Plan:
     target: ServedPool | None
     anchor: _Entry | None
     hub: AgentHub | None
-
-
-def _planned(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: QueueChange) -> _Plan:
-    entry = _find(store, wanted.job_id)
-    _refuse_others(settings, caller, entry, wanted.job_id)
-    _check(wanted)
-    anchor_id = wanted.ahead_of or wanted.behind_of
-    anchor = _find(store, anchor_id) if anchor_id else None
-    # A job that goes ahead of another takes its priority.
-    priority = anchor.config["resources"].get("priority") if anchor else wanted.priority
-    _apply_policies(store, entry, priority)
-    target = None
-    if wanted.resource_pool is not None and wanted.resource_pool != entry.pool:
-        target = _refuse_move(store, settings, clusters, entry, wanted.resource_pool)
-    if wanted.priority is None and wanted.weight is None and anchor is None:
-        return _Plan(entry, target, None, None)
-    return _Plan(entry, target, anchor, _hub_of(target or clusters.resolve(entry.pool, entry.slots)))
-
-
-def _refuse_others(settings: Settings, caller: Caller, entry: _Entry, job_id: str) -> None:
-    """Raises Forbidden for a caller who may not change the entry, NotFound for one who may not see it."""
-    if entry.experiment_id is None and settings.roles:
-        caller.require(Permission.UPDATE_NSC, entry.workspace_id, ABSENT.format(job_id))
-    else:
-        caller.check(entry.workspace_id, ABSENT.format(job_id))
-    caller.require_owner(f"{entry.name}", entry.owner_id)
-    if settings.roles and settings.strict_queue:
-        caller.require(Permission.CONTROL_STRICT_JOB_QUEUE)
-
-
-def _apply(store: Store, settings: Settings, wanted: QueueChange, plan: _Plan) -> None:
-    entry, hub = plan.entry, plan.hub
-    if plan.target is not None and entry.experiment_id is not None:
-        with locked_experiment(store, settings, entry.experiment_id) as orchestrator:
-            _move_to_pool(orchestrator, plan.target.pool.name)
-    if hub is not None and (wanted.priority is not None or wanted.weight is not None):
-        _ask(lambda: hub.reprioritise(entry.group, priority=wanted.priority, weight=wanted.weight))
-        _configure(store, settings, entry, priority=wanted.priority, weight=wanted.weight)
-    if hub is not None and (anchor := plan.anchor) is not None:
-        _ask(lambda: hub.move(entry.group, anchor.group, ahead=bool(wanted.ahead_of)))
-        priority = anchor.config["resources"].get("priority")
-        if priority is not None:
-            _configure(store, settings, entry, priority=priority)
-
-
-def _find(store: Store, job_id: str) -> _Entry:
-    try:
-        key = uuid.UUID(job_id)
-    except ValueError:
-        raise NotFound(f"There is no job {job_id!r}; `det job list` shows those there are.") from None
-    experiments = select(Experiment, Project.workspace_id).join(Project, Project.id == Experiment.project_id)
-    tasks = select(Standalone).join(Task, Task.task_id == Standalone.task_id)
-    with store.transaction() as session:
-        found = session.execute(experiments.where(Experiment.job_id == key, Experiment.end_time.is_(None))).first()
-        task = session.scalar(tasks.where(Task.job_id == key, Standalone.end_time.is_(None))) if not found else None
-    if found is not None:
-        row, workspace_id = found
-        slots = int(row.config["resources"]["slots_per_trial"])
-        return _Entry(str(row.id), row.id, row.owner_id, workspace_id, row.resource_pool, slots, row.config)
-    if task is not None:
-        return _entry_of(task)
-    raise NotFound(ABSENT.format(job_id))
 
 
 def _entry_of(task: Standalone) -> _Entry:
@@ -176,15 +213,6 @@ def _check(wanted: QueueChange) -> None:
         raise Invalid(f"A weight is a number above 0, not {wanted.weight:g}.")
     if wanted.ahead_of and wanted.behind_of:
         raise Invalid("A job can be put ahead of another or behind another, not both at once.")
-
-
-def _apply_policies(store: Store, entry: _Entry, priority: float | None) -> None:
-    """Raises Invalid."""
-    if priority is None:
-        return
-    asked = {**entry.config, "resources": {**entry.config["resources"], "priority": priority}}
-    with store.transaction() as session:
-        site_policies.refuse(session, entry.workspace_id, asked, entry.workload)
 
 
 def _hub_of(served: ServedPool) -> AgentHub:
@@ -204,34 +232,6 @@ def _ask(work: Callable[[], None]) -> None:
         raise Invalid(str(error)) from None
     except NotLeading as error:
         raise Unavailable(str(error)) from None
-
-
-def _configure(store: Store, settings: Settings, entry: _Entry, **changes: float | None) -> None:
-    """Changes the configuration for future attempts."""
-    given = {key: value for key, value in changes.items() if value is not None}
-    with store.transaction() as session, _changing(session, settings, entry) as row:
-        row.config = {**row.config, "resources": {**row.config["resources"], **given}}
-
-
-@contextmanager
-def _changing(session: Session, settings: Settings, entry: _Entry) -> Iterator[Experiment | Standalone]:
-    if entry.experiment_id is not None:
-        with locked_experiment_in(session, settings, entry.experiment_id) as orchestrator:
-            yield orchestrator.row
-    else:
-        with locked_task(session, settings, entry.group) as task:
-            yield task.row
-
-
-def _refuse_move(store: Store, settings: Settings, clusters: Clusters, entry: _Entry, pool: str) -> ServedPool:
-    """Checks a move to another pool. Raises Invalid, NotFound."""
-    if entry.experiment_id is None:
-        raise Invalid(f"{entry.name} stays in the pool {entry.pool}: only experiments can be moved to another one.")
-    served = clusters.resolve(pool, entry.slots)
-    with store.transaction() as session:
-        pool_bindings.refuse_closed(session, served.pool.name, entry.workspace_id)
-    refuse_impossible(store, settings, served, entry.config, entry.owner_id, entry.workspace_id)
-    return served
 
 
 def _move_to_pool(orchestrator: ExperimentOrchestrator, pool: str) -> None:

@@ -17,14 +17,14 @@ from sqlalchemy import func, select, update
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, AllocationNode, Experiment, Project, Trial
 from trainmaster.master.services import addresses
-from trainmaster.master.services.access.accounts import RunsAs, is_account_name, may_open
-from trainmaster.master.services.access.identity import Caller, session_token
+from trainmaster.master.services.access.accounts import JobAccounts, RunsAs, is_account_name
+from trainmaster.master.services.access.identity import Caller, Identities
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import NOTEBOOK, SERVICES, SHELL, TENSORBOARD
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.store import wake
 from trainmaster.master.services.tasks.listeners import LISTENERS
 
 TRIAL = "TRIAL"
@@ -59,43 +59,129 @@ class JobService:
     secret: str = ""
 
 
-def announce(store: Store, settings: Settings, allocation_id: str, announced: AnnouncedService) -> None:
-    """Stores the address that a job reports. Raises Invalid, NotFound."""
-    if announced.user and not is_account_name(announced.user):
-        raise Invalid(f"user: {announced.user[:64]!r} cannot be the name of an account.")
-    if not 0 <= announced.port <= 65535:
-        raise Invalid(f"port: {announced.port} is not a valid port.")
-    with store.transaction() as session:
-        row = session.get(Allocation, allocation_id, with_for_update=True)
+class JobServices:
+    """Services in jobs, and who may reach them."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._clusters = master.clusters
+        self._accounts = JobAccounts(master)
+        self._identities = Identities(master)
+
+    def announce(self, allocation_id: str, announced: AnnouncedService) -> None:
+        """Stores the address that a job reports. Raises Invalid, NotFound."""
+        if announced.user and not is_account_name(announced.user):
+            raise Invalid(f"user: {announced.user[:64]!r} cannot be the name of an account.")
+        if not 0 <= announced.port <= 65535:
+            raise Invalid(f"port: {announced.port} is not a valid port.")
+        with self._store.transaction() as session:
+            row = session.get(Allocation, allocation_id, with_for_update=True)
+            if row is None:
+                raise NotFound(f"There is no allocation {allocation_id}.")
+            peers = set(
+                session.scalars(select(AllocationNode.peer).where(AllocationNode.allocation_id == allocation_id))
+            )
+            if refusal := self._refusal(announced.address, peers):
+                raise Invalid(f"proxyAddress: {refusal}")
+            row.proxy = {"address": announced.address, "port": announced.port, "user": announced.user}
+
+    def _refusal(self, address: str, peers: set[str]) -> str:
+        """Why the master refuses an address of a job whose nodes asked for their leases from `peers`; empty when it
+        accepts it."""
+        where = addresses.canonical(address)
+        if where is None:
+            return f"{address!r} is not an IP address in its usual notation."
+        if addresses.is_nobody(where):
+            return f"{address} is not the address of a machine."
+        if address in peers:
+            return ""
+        if addresses.is_here(where):
+            known = [found for found in map(addresses.canonical, peers) if found is not None]
+            if not where.is_loopback and any(addresses.is_here(one) for one in known):
+                return ""  # another address of the machine that both are on; its listeners are checked each time
+        elif addresses.within(where, self._settings.services_networks):
+            return ""
+        seen = ", ".join(sorted(filter(None, peers))) or "nowhere yet"
+        return (
+            f"{address} is not where this job asked for its lease from ({seen}). Where nodes have several networks, "
+            "the administrator names theirs in services_networks."
+        )
+
+    def ready(self, allocation_id: str) -> None:
+        """The service in a job answers."""
+        with self._store.transaction() as session:
+            waiting = update(Allocation).where(Allocation.id == allocation_id, Allocation.ready.is_(False))
+            task_id = session.scalar(waiting.values(ready=True).returning(Allocation.task_id))
+            if task_id is not None:
+                wake(session, f"allocation:{allocation_id}")
+                log_store.say(session, task_id, "Its service is ready.", allocation_id=allocation_id)
+
+    def find(self, name: str) -> JobService | None:
+        """Finds the service called `name`: a task's id, or one with `:port`. None when nothing listens there now."""
+        task_id, _, port = name.partition(":")
+        if port and not (port.isdigit() and len(port) <= 5):
+            return None
+        workspace = func.coalesce(Project.workspace_id, Standalone.workspace_id)
+        peers = (
+            select(func.array_agg(AllocationNode.peer))
+            .where(AllocationNode.allocation_id == Allocation.id)
+            .scalar_subquery()
+        )
+        config = func.coalesce(Experiment.config, Standalone.config, type_=Standalone.config.type)
+        query = (
+            select(Allocation, Standalone.kind, workspace, config["environment"]["proxy_ports"], peers)
+            .outerjoin(Trial, Trial.id == Allocation.trial_id)
+            .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
+            .outerjoin(Project, Project.id == Experiment.project_id)
+            .outerjoin(Standalone, Standalone.task_id == Allocation.task_id)
+            .where(
+                Allocation.task_id == task_id,
+                Allocation.ended_at.is_(None),
+                Allocation.lease_job.is_not(None),
+                Allocation.proxy.is_not(None),
+            )
+        )
+        with self._store.autocommit() as session:
+            row = session.execute(query.order_by(Allocation.attempt.desc()).limit(1)).first()
         if row is None:
-            raise NotFound(f"There is no allocation {allocation_id}.")
-        peers = set(session.scalars(select(AllocationNode.peer).where(AllocationNode.allocation_id == allocation_id)))
-        if refusal := _refusal(settings, announced.address, peers):
-            raise Invalid(f"proxyAddress: {refusal}")
-        row.proxy = {"address": announced.address, "port": announced.port, "user": announced.user}
+            return None
+        allocation, kind, workspace_id, ports, seen_at = row
+        if self._refusal(str((allocation.proxy or {}).get("address") or ""), set(seen_at or ())):
+            return None
+        return self._service(allocation, kind or TRIAL, workspace_id, ports or (), int(port or 0))
 
+    def _service(self, row: Allocation, kind: str, workspace_id: int, ports: Any, port: int) -> JobService | None:
+        announced = row.proxy or {}
+        own = int(announced.get("port") or 0)
+        facts = (row.task_id, kind, row.owner_id, workspace_id, str(announced.get("address") or ""))
+        job = (row.id, row.run_as, row.dispatcher)
+        if kind in SERVICES and own and port in (0, own):
+            token = self._identities.session_token(row.id, row.token)
+            secret = service_secret(token) if kind == NOTEBOOK else ""
+            shell = kind == SHELL
+            return JobService(*facts, own, *job, tcp=shell, open=shell, prefixed=not shell, secret=secret)
+        wanted = [
+            entry for entry in ports if entry["proxy_port"] == port or (not port and entry.get("default_service_id"))
+        ]
+        if not wanted:
+            return None
+        entry: Mapping[str, Any] = wanted[0]
+        tcp = bool(entry.get("proxy_tcp"))
+        unauthenticated = self._settings.open_services and bool(entry.get("unauthenticated"))
+        return JobService(*facts, int(entry["proxy_port"]), *job, tcp=tcp, open=unauthenticated)
 
-def _refusal(settings: Settings, address: str, peers: set[str]) -> str:
-    """Why the master refuses an address of a job whose nodes asked for their leases from `peers`; empty when it
-    accepts it."""
-    where = addresses.canonical(address)
-    if where is None:
-        return f"{address!r} is not an IP address in its usual notation."
-    if addresses.is_nobody(where):
-        return f"{address} is not the address of a machine."
-    if address in peers:
-        return ""
-    if addresses.is_here(where):
-        known = [found for found in map(addresses.canonical, peers) if found is not None]
-        if not where.is_loopback and any(addresses.is_here(one) for one in known):
-            return ""  # another address of the machine that both are on; its listeners are checked each time
-    elif addresses.within(where, settings.services_networks):
-        return ""
-    seen = ", ".join(sorted(filter(None, peers))) or "nowhere yet"
-    return (
-        f"{address} is not where this job asked for its lease from ({seen}). Where nodes have several networks, the "
-        "administrator names theirs in services_networks."
-    )
+    def enter(self, service: JobService, caller: Caller) -> None:
+        """Checks that the caller may use a service. A TensorBoard only shows data; any other service runs commands, as
+        the job's account. Raises Forbidden."""
+        shows = service.kind == TENSORBOARD
+        if self._settings.roles:
+            usual = Permission.VIEW_NSC if shows else Permission.UPDATE_NSC
+            permission = Permission.UPDATE_EXPERIMENT if service.kind == TRIAL else usual
+            caller.require(permission, service.workspace_id, NOT_THERE.format(service.task_id))
+        job = RunsAs(service.owner_id, service.workspace_id, service.cluster, service.account)
+        if not shows and not self._accounts.may_open(caller, job):
+            raise Forbidden(f"The task {service.task_id} belongs to somebody else.")
 
 
 def check_listener(service: JobService) -> None:
@@ -112,86 +198,7 @@ def check_listener(service: JobService) -> None:
         raise Forbidden(f"What listens on port {service.port} of the master's machine is not of {service.task_id}.")
 
 
-def ready(store: Store, allocation_id: str) -> None:
-    """The service in a job answers."""
-    with store.transaction() as session:
-        waiting = update(Allocation).where(Allocation.id == allocation_id, Allocation.ready.is_(False))
-        task_id = session.scalar(waiting.values(ready=True).returning(Allocation.task_id))
-        if task_id is not None:
-            wake(session, f"allocation:{allocation_id}")
-            log_store.say(session, task_id, "Its service is ready.", allocation_id=allocation_id)
-
-
-def find(store: Store, settings: Settings, name: str) -> JobService | None:
-    """Finds the service called `name`: a task's id, or one with `:port`. None when nothing listens there now."""
-    task_id, _, port = name.partition(":")
-    if port and not (port.isdigit() and len(port) <= 5):
-        return None
-    workspace = func.coalesce(Project.workspace_id, Standalone.workspace_id)
-    peers = (
-        select(func.array_agg(AllocationNode.peer))
-        .where(AllocationNode.allocation_id == Allocation.id)
-        .scalar_subquery()
-    )
-    config = func.coalesce(Experiment.config, Standalone.config, type_=Standalone.config.type)
-    query = (
-        select(Allocation, Standalone.kind, workspace, config["environment"]["proxy_ports"], peers)
-        .outerjoin(Trial, Trial.id == Allocation.trial_id)
-        .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
-        .outerjoin(Project, Project.id == Experiment.project_id)
-        .outerjoin(Standalone, Standalone.task_id == Allocation.task_id)
-        .where(
-            Allocation.task_id == task_id,
-            Allocation.ended_at.is_(None),
-            Allocation.lease_job.is_not(None),
-            Allocation.proxy.is_not(None),
-        )
-    )
-    with store.autocommit() as session:
-        row = session.execute(query.order_by(Allocation.attempt.desc()).limit(1)).first()
-    if row is None:
-        return None
-    allocation, kind, workspace_id, ports, seen_at = row
-    if _refusal(settings, str((allocation.proxy or {}).get("address") or ""), set(seen_at or ())):
-        return None
-    return _service(settings, allocation, kind or TRIAL, workspace_id, ports or (), int(port or 0))
-
-
-def _service(
-    settings: Settings, row: Allocation, kind: str, workspace_id: int, ports: Any, port: int
-) -> JobService | None:
-    announced = row.proxy or {}
-    own = int(announced.get("port") or 0)
-    facts = (row.task_id, kind, row.owner_id, workspace_id, str(announced.get("address") or ""))
-    job = (row.id, row.run_as, row.dispatcher)
-    if kind in SERVICES and own and port in (0, own):
-        token = session_token(settings, row.id, row.token)
-        secret = service_secret(token) if kind == NOTEBOOK else ""
-        shell = kind == SHELL
-        return JobService(*facts, own, *job, tcp=shell, open=shell, prefixed=not shell, secret=secret)
-    wanted = [entry for entry in ports if entry["proxy_port"] == port or (not port and entry.get("default_service_id"))]
-    if not wanted:
-        return None
-    entry: Mapping[str, Any] = wanted[0]
-    tcp = bool(entry.get("proxy_tcp"))
-    unauthenticated = settings.open_services and bool(entry.get("unauthenticated"))
-    return JobService(*facts, int(entry["proxy_port"]), *job, tcp=tcp, open=unauthenticated)
-
-
 def service_secret(token: str) -> str:
     """The secret by which a service in a job authenticates the master: both sides derive it from the job's session
     token."""
     return hmac.new(token.encode(), b"service", hashlib.sha256).hexdigest()
-
-
-def enter(store: Store, settings: Settings, clusters: Clusters, service: JobService, caller: Caller) -> None:
-    """Checks that the caller may use a service. A TensorBoard only shows data; any other service runs commands, as the
-    job's account. Raises Forbidden."""
-    shows = service.kind == TENSORBOARD
-    if settings.roles:
-        usual = Permission.VIEW_NSC if shows else Permission.UPDATE_NSC
-        permission = Permission.UPDATE_EXPERIMENT if service.kind == TRIAL else usual
-        caller.require(permission, service.workspace_id, NOT_THERE.format(service.task_id))
-    job = RunsAs(service.owner_id, service.workspace_id, service.cluster, service.account)
-    if not shows and not may_open(store, clusters, caller, job):
-        raise Forbidden(f"The task {service.task_id} belongs to somebody else.")

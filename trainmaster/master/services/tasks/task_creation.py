@@ -22,10 +22,10 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access import locations
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
+from trainmaster.master.services.clusters.clusters import ServedPool
+from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments.creation import UNCATEGORIZED, pet_name, refusal
-from trainmaster.master.services.experiments.experiments import SiteDefaults
 from trainmaster.master.services.files import archives, event_files
 from trainmaster.master.services.files.context_archive import ContextFile, pack
 from trainmaster.master.services.orchestration.task_orchestrator import (
@@ -39,8 +39,7 @@ from trainmaster.master.services.orchestration.task_orchestrator import (
 from trainmaster.master.services.organisation import pool_bindings, site_policies, templates
 from trainmaster.master.services.organisation.projects import open_for
 from trainmaster.master.services.scheduling import effects
-from trainmaster.master.services.scheduling.feasibility import refuse_impossible
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.scheduling.feasibility import Feasibility
 from trainmaster.master.services.tasks import ssh_keys
 
 Json = dict[str, Any]
@@ -96,113 +95,118 @@ class CreatedTask:
     remarks: Sequence[str]
 
 
-def create(
-    store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: TaskOrder
-) -> CreatedTask:
-    """Creates the task and its allocation in one transaction. Returns the task's id. Raises Invalid, NotFound,
-    Forbidden, Conflict."""
-    found = plan(store, settings, clusters, defaults, caller, order)
-    refuse_impossible(store, settings, found.served, found.config, caller.user_id, found.workspace_id)
-    archive = pack(order.files, settings.limits.context * 2**20)
-    source = ""  # whose files it gets
-    task_id = str(uuid.uuid4())
-    config = found.config
-    with store.transaction() as session:
-        # It cannot be deleted before the task is in it.
-        home = session.get(Workspace, found.workspace_id, with_for_update={"key_share": True})
-        if home is None or home.state:
-            raise NotFound(f"The workspace {found.workspace_id} has just been deleted.")
-        if order.parent_id:
-            _parent(session, caller, order.parent_id)
-            source = order.parent_id if order.inherits else source
-        if order.forked_from and not order.files:
-            _own_task(session, caller, order.forked_from)
-            source = order.forked_from
-        live = (Standalone.owner_id == caller.user_id, Standalone.state.not_in(_ENDED))
-        bounds.check_count(session, "tasks", "You have {} tasks that have not ended", *live)
-        job = Job(job_id=uuid.uuid4(), job_type=order.kind, owner_id=caller.user_id)
-        session.add(job)
-        session.flush()
-        session.add(Task(task_id=task_id, task_type=order.kind, job_id=job.job_id))
-        session.flush()
-        row = Standalone(
-            task_id=task_id,
-            kind=order.kind,
-            workspace_id=found.workspace_id,
-            project_id=found.project_id,
-            owner_id=caller.user_id,
-            parent_id=order.parent_id or None,
-            forked_from=order.forked_from or None,
-            state=TaskState.ACTIVE.value,
-            description=config["description"],
-            config=config,
-            given=found.given if order.kind == GENERIC else None,
-            pool=found.served.pool.name,
-            secrets=ssh_keys.make() if order.kind == SHELL else None,
-            pausable=order.pausable and order.kind == GENERIC,
-            idle_timeout=seconds_of(config["idle_timeout"] or 0) or None,
-            attempts=0,
-            setbacks=0,
-        )
-        if order.kind == TENSORBOARD:
-            row.shows = event_files.shown(session, settings, caller, order.experiment_ids, order.trial_ids)
-            row.config = {**config, "bind_mounts": event_files.mounts(config["bind_mounts"], row.shows)}
-        session.add(row)
-        session.flush()
-        if source:
-            archives.inherit(session, task_id, source)
-        else:
-            archives.put(session, task_id, archive)
-        with locked_task(session, settings, task_id) as orchestrator:
-            orchestrator.event(Created())
-            for sentence in found.unused:
-                orchestrator.say(sentence)
-    return CreatedTask(task_id, [*found.unused, *found.remarks])
+class TaskCreation:
+    """Creation of standalone tasks."""
 
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._clusters = master.clusters
+        self._defaults = master.defaults
+        self._feasibility = Feasibility(master)
 
-def plan(
-    store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: TaskOrder
-) -> Plan:
-    """Plans a task. Raises Invalid with everything that is wrong, NotFound, Forbidden, Conflict."""
-    given: str | Mapping[str, Any] = order.config
-    shared: list[Mapping[str, Any]] = []
-    with store.transaction() as session:
-        if order.forked_from:
-            given = {**_copied(session, caller, order.forked_from), **_mapping(given)}
-        if order.template:
-            row = templates.find(session, order.template)
-            caller.require(Permission.VIEW_TEMPLATES, row.workspace_id, locations.ABSENT.format(order.template))
-            shared = [templates.for_tasks(row)]
-    # Workspace and pool decide which defaults apply, so they are read before those are merged.
-    first = _parsed(given, [*shared, *defaults.of_pool("")])
-    if order.kind == GENERIC and not first.entrypoint:
-        raise Invalid("entrypoint: is required: the command that is to run, such as python3 job.py")
-    with store.transaction() as session:
-        workspace, project_id = _home(session, caller, order, first)
-        governing = site_policies.of_workspace(session, workspace.id, site_policies.NTSC)
-        resources = site_policies.govern(first, governing).resources
-        slots = 0 if order.kind == TENSORBOARD else resources.slots
-        usual = workspace.compute_pool if slots else workspace.aux_pool
-        served = clusters.resolve(resources.resource_pool or usual, slots)
-        pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
-    fragments = [*shared, *defaults.of_pool(served.pool.name)]
-    config = site_policies.govern(_parsed(given, fragments), governing).to_json()
-    if left := masks(config):
-        raise Invalid(f"{left[0]} holds {MASK}, which tasks are shown with instead of the real value: write that.")
-    defaults.check(config)
-    config["resources"] |= {"slots": slots, "resource_pool": served.pool.name}
-    if order.kind != GENERIC:
-        config["resources"]["is_single_node"] = True
-    site = served.cluster.settings_of(served.pool.name, served.partition)
-    config["work_dir"] = config["work_dir"] or site.work_dir or None
-    config["description"] = config["description"] or pet_name(WORDS[order.kind])
-    if config["idle_timeout"] is None:
-        usual_idle = {NOTEBOOK: settings.notebook_timeout, TENSORBOARD: settings.tensorboard_timeout}
-        config["idle_timeout"] = usual_idle.get(order.kind) or None
-    place = effects.JobPlace.of(served.cluster, schedules=clusters.schedules(served.cluster))
-    unused = [*effects.unused(place, _mapping(given), order.kind), *_folder_goes(order.kind, config)]
-    remarks = effects.remarks(place, config)
-    return Plan(_mapping(given), config, served, workspace.id, project_id, unused, remarks)
+    def create(self, caller: Caller, order: TaskOrder) -> CreatedTask:
+        """Creates the task and its allocation in one transaction. Returns the task's id. Raises Invalid, NotFound,
+        Forbidden, Conflict."""
+        found = self.plan(caller, order)
+        self._feasibility.refuse_impossible(found.served, found.config, caller.user_id, found.workspace_id)
+        archive = pack(order.files, self._settings.limits.context * 2**20)
+        source = ""  # whose files it gets
+        task_id = str(uuid.uuid4())
+        config = found.config
+        with self._store.transaction() as session:
+            # It cannot be deleted before the task is in it.
+            home = session.get(Workspace, found.workspace_id, with_for_update={"key_share": True})
+            if home is None or home.state:
+                raise NotFound(f"The workspace {found.workspace_id} has just been deleted.")
+            if order.parent_id:
+                _parent(session, caller, order.parent_id)
+                source = order.parent_id if order.inherits else source
+            if order.forked_from and not order.files:
+                _own_task(session, caller, order.forked_from)
+                source = order.forked_from
+            live = (Standalone.owner_id == caller.user_id, Standalone.state.not_in(_ENDED))
+            bounds.check_count(session, "tasks", "You have {} tasks that have not ended", *live)
+            job = Job(job_id=uuid.uuid4(), job_type=order.kind, owner_id=caller.user_id)
+            session.add(job)
+            session.flush()
+            session.add(Task(task_id=task_id, task_type=order.kind, job_id=job.job_id))
+            session.flush()
+            row = Standalone(
+                task_id=task_id,
+                kind=order.kind,
+                workspace_id=found.workspace_id,
+                project_id=found.project_id,
+                owner_id=caller.user_id,
+                parent_id=order.parent_id or None,
+                forked_from=order.forked_from or None,
+                state=TaskState.ACTIVE.value,
+                description=config["description"],
+                config=config,
+                given=found.given if order.kind == GENERIC else None,
+                pool=found.served.pool.name,
+                secrets=ssh_keys.make() if order.kind == SHELL else None,
+                pausable=order.pausable and order.kind == GENERIC,
+                idle_timeout=seconds_of(config["idle_timeout"] or 0) or None,
+                attempts=0,
+                setbacks=0,
+            )
+            if order.kind == TENSORBOARD:
+                row.shows = event_files.shown(session, self._settings, caller, order.experiment_ids, order.trial_ids)
+                row.config = {**config, "bind_mounts": event_files.mounts(config["bind_mounts"], row.shows)}
+            session.add(row)
+            session.flush()
+            if source:
+                archives.inherit(session, task_id, source)
+            else:
+                archives.put(session, task_id, archive)
+            with locked_task(session, self._settings, task_id) as orchestrator:
+                orchestrator.event(Created())
+                for sentence in found.unused:
+                    orchestrator.say(sentence)
+        return CreatedTask(task_id, [*found.unused, *found.remarks])
+
+    def plan(self, caller: Caller, order: TaskOrder) -> Plan:
+        """Plans a task. Raises Invalid with everything that is wrong, NotFound, Forbidden, Conflict."""
+        given: str | Mapping[str, Any] = order.config
+        shared: list[Mapping[str, Any]] = []
+        with self._store.transaction() as session:
+            if order.forked_from:
+                given = {**_copied(session, caller, order.forked_from), **_mapping(given)}
+            if order.template:
+                row = templates.find(session, order.template)
+                caller.require(Permission.VIEW_TEMPLATES, row.workspace_id, locations.ABSENT.format(order.template))
+                shared = [templates.for_tasks(row)]
+        # Workspace and pool decide which defaults apply, so they are read before those are merged.
+        first = _parsed(given, [*shared, *self._defaults.of_pool("")])
+        if order.kind == GENERIC and not first.entrypoint:
+            raise Invalid("entrypoint: is required: the command that is to run, such as python3 job.py")
+        with self._store.transaction() as session:
+            workspace, project_id = _home(session, caller, order, first)
+            governing = site_policies.of_workspace(session, workspace.id, site_policies.NTSC)
+            resources = site_policies.govern(first, governing).resources
+            slots = 0 if order.kind == TENSORBOARD else resources.slots
+            usual = workspace.compute_pool if slots else workspace.aux_pool
+            served = self._clusters.resolve(resources.resource_pool or usual, slots)
+            pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
+        fragments = [*shared, *self._defaults.of_pool(served.pool.name)]
+        config = site_policies.govern(_parsed(given, fragments), governing).to_json()
+        if left := masks(config):
+            raise Invalid(f"{left[0]} holds {MASK}, which tasks are shown with instead of the real value: write that.")
+        self._defaults.check(config)
+        config["resources"] |= {"slots": slots, "resource_pool": served.pool.name}
+        if order.kind != GENERIC:
+            config["resources"]["is_single_node"] = True
+        site = served.cluster.settings_of(served.pool.name, served.partition)
+        config["work_dir"] = config["work_dir"] or site.work_dir or None
+        config["description"] = config["description"] or pet_name(WORDS[order.kind])
+        if config["idle_timeout"] is None:
+            usual_idle = {NOTEBOOK: self._settings.notebook_timeout, TENSORBOARD: self._settings.tensorboard_timeout}
+            config["idle_timeout"] = usual_idle.get(order.kind) or None
+        place = effects.JobPlace.of(served.cluster, schedules=self._clusters.schedules(served.cluster))
+        unused = [*effects.unused(place, _mapping(given), order.kind), *_folder_goes(order.kind, config)]
+        remarks = effects.remarks(place, config)
+        return Plan(_mapping(given), config, served, workspace.id, project_id, unused, remarks)
 
 
 def _folder_goes(kind: str, config: Mapping[str, Any]) -> list[str]:
