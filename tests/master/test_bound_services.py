@@ -1,4 +1,4 @@
-"""Services are bound to their master once: no function takes the store, the settings or the clusters from its caller."""
+"""Services are bound to their master once: no function takes the store or the clusters from its caller."""
 
 from __future__ import annotations
 
