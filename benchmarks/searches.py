@@ -23,8 +23,8 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.search import Create, Search
-from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.metric_batches import ReportCall
+from trainmaster.master.services.ingest.calls import ReportCall
+from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.master import Master
 from trainmaster.master.services.orchestration.live_searches import live_searches
 from trainmaster.master.services.retries import Retries
@@ -89,7 +89,7 @@ def events(search: Running) -> Iterator[tuple[str, Sample, float]]:
         metrics = {"loss": life.random(), "epochs": sent[name]}
         record = {"t": 1.7e9, "kind": "metrics", "group": "validation", "steps_completed": sent[name]}
         piece = StreamBatch("core", sent[name], [{**record, "metrics": metrics}])
-        (answer,) = search.master.report_batches.take_reports([ReportCall(name, piece)])
+        (answer,) = search.master.report_calls.take_reports([ReportCall(name, piece)])
         if isinstance(answer, Exception):
             raise answer
 

@@ -17,10 +17,10 @@ from tests.support.api.http import Api
 from tests.support.api.jobs import Job, config, jobs_of
 from tests.support.bound import bind
 from tests.support.master import MasterProcess, wait_for
-from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.job_reports import ReportAnswer
-from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.group_commit import Alone, only
+from trainmaster.master.services.ingest.calls import ReportCall
+from trainmaster.master.services.ingest.records import ReportAnswer
+from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
@@ -93,12 +93,12 @@ def test_attempts_of_one_trial_share_no_transaction(master: MasterProcess, user:
     first, second = job, followed(master, user, job)
     straggling = sent(first, first.training(3, loss=3.0))
     going_on = sent(second, second.training(4, loss=4.0))
-    outcomes = bind(Store(engine)).report_batches.take_reports([straggling, going_on], wait=False)
+    outcomes = bind(Store(engine)).report_calls.take_reports([straggling, going_on], wait=False)
     (taken,) = (outcome for outcome in outcomes if isinstance(outcome, ReportAnswer))
     assert taken.acked == 2
     for call, outcome in zip((straggling, going_on), outcomes, strict=True):
         if isinstance(outcome, Alone):
-            assert only(bind(Store(engine)).report_batches.take_reports([call])).acked == 2
+            assert only(bind(Store(engine)).report_calls.take_reports([call])).acked == 2
     loss = trial(user, job)["summaryMetrics"]["avg_metrics"]["loss"]
     assert (loss["count"], loss["sum"], loss["max"]) == (4, 10.0, 4.0)
 
@@ -109,11 +109,11 @@ def test_who_waits_for_another_builds_on_what_it_has_done(user: Api, engine: Eng
     second, third = job.training(2, loss=2.0), job.training(3, loss=3.0)
     held = Slow(engine)
     with ThreadPoolExecutor(2) as threads:
-        one = threads.submit(bind(held).report_batches.take_reports, [sent(job, second)])
+        one = threads.submit(bind(held).report_calls.take_reports, [sent(job, second)])
         assert held.stored.wait(30)
-        (left,) = bind(Store(engine)).report_batches.take_reports([sent(job, second, third)], wait=False)
+        (left,) = bind(Store(engine)).report_calls.take_reports([sent(job, second, third)], wait=False)
         assert isinstance(left, Alone)
-        again = threads.submit(bind(Store(engine)).report_batches.take_reports, [sent(job, second, third)])
+        again = threads.submit(bind(Store(engine)).report_calls.take_reports, [sent(job, second, third)])
         wait_for(lambda: waiters(engine), "the other to wait for a lock")
         held.go.set()
         assert one.result() == [ReportAnswer(acked=2, preempt=None, gone=False)]
@@ -176,5 +176,5 @@ def test_what_may_lead_to_more_is_left_alone_by_others(engine: Engine, jobs: Seq
         sent(odd, odd._metrics("a.b", 2, {"loss": 1.0})),
         sent(others[0], others[0].training(2, loss=2.0), {"t": 1.0, "kind": "progress", "progress": 0.5}),
     ]
-    outcomes = bind(Store(engine)).report_batches.take_reports(calls, wait=False)
+    outcomes = bind(Store(engine)).report_calls.take_reports(calls, wait=False)
     assert [type(outcome) for outcome in outcomes] == [ReportAnswer, Alone, Alone, Alone, Alone]

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.master.services.metrics.metric_reports import summarised
+from trainmaster.master.services.ingest.metrics import summarised
 
 NUMBERS = st.one_of(st.integers(-1000, 1000), st.floats(-1e6, 1e6))
 VALUES = st.one_of(

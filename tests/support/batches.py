@@ -11,11 +11,11 @@ from sqlalchemy import insert
 from tests.support.attempts import Attempts
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db.tables import Experiment, ModelDefinition
-from trainmaster.master.services.allocations.exit_reports import ExitReport
 from trainmaster.master.services.allocations.leases import LeaseRequest
-from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.group_commit import Alone
+from trainmaster.master.services.ingest.calls import ReportCall
+from trainmaster.master.services.ingest.exits import ExitReport
 
 CONFIG = """
 entrypoint: "true"
@@ -46,7 +46,7 @@ def running(attempts: Attempts) -> str:
 
 
 def reports(attempts: Attempts, calls: Sequence[ReportCall]) -> list[Any]:
-    return taken(partial(attempts.master.report_batches.take_reports), calls)
+    return taken(partial(attempts.master.report_calls.take_reports), calls)
 
 
 def leases(attempts: Attempts, calls: Sequence[LeaseRequest]) -> list[Any]:
@@ -54,7 +54,7 @@ def leases(attempts: Attempts, calls: Sequence[LeaseRequest]) -> list[Any]:
 
 
 def exits(attempts: Attempts, calls: Sequence[ExitReport]) -> list[Any]:
-    return taken(partial(attempts.master.exit_reports.take_exits), calls)
+    return taken(partial(attempts.master.exits.take_exits), calls)
 
 
 def taken(take: Callable[..., Sequence[Any]], calls: Sequence[Any]) -> list[Any]:

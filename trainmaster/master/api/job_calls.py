@@ -9,12 +9,12 @@ from operator import attrgetter
 from typing import Any
 
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.allocations.exit_reports import ExitReport, Taken
-from trainmaster.master.services.allocations.job_reports import ReportAnswer
 from trainmaster.master.services.allocations.leases import LeaseRequest
-from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.group_commit import GroupCommit
+from trainmaster.master.services.ingest.calls import ReportCall
+from trainmaster.master.services.ingest.exits import ExitReport, Taken
+from trainmaster.master.services.ingest.records import ReportAnswer
 from trainmaster.master.services.master import Master
 
 Json = dict[str, Any]
@@ -44,13 +44,11 @@ class JobCalls:
             *(of_attempt, alone, seconds),
         )
         self.reports: GroupCommit[ReportCall, ReportAnswer] = GroupCommit(
-            master.report_batches.take_reports, of_attempt, alone, seconds
+            master.report_calls.take_reports, of_attempt, alone, seconds
         )
-        self.exits: GroupCommit[ExitReport, Taken] = GroupCommit(
-            master.exit_reports.take_exits, of_attempt, alone, seconds
-        )
+        self.exits: GroupCommit[ExitReport, Taken] = GroupCommit(master.exits.take_exits, of_attempt, alone, seconds)
         self.preemptions: GroupCommit[str, str | None] = GroupCommit(
-            lambda ids, /, *, wait: master.job_reports.preemptions(ids),  # noqa: ARG005
+            lambda ids, /, *, wait: master.preemptions.reasons(ids),  # noqa: ARG005
             *(str, alone, seconds, 1),
             together=LOOKS,
             pending=MOST_LOOKS,

@@ -14,10 +14,10 @@ from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UsesMas
 from trainmaster.master.api.job_route import JobRoute
 from trainmaster.master.api.jobs import MAX_NODES
 from trainmaster.master.api.shapes import Storable
-from trainmaster.master.services.allocations import metric_batches
-from trainmaster.master.services.allocations.exit_reports import ExitReport
-from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.leases import LeaseRequest
+from trainmaster.master.services.ingest import calls
+from trainmaster.master.services.ingest.exits import ExitReport
+from trainmaster.master.services.ingest.streams import StreamBatch
 
 router = APIRouter(tags=["jobs"], route_class=JobRoute)
 Json = dict[str, Any]
@@ -98,7 +98,7 @@ async def reports(
     """Take in a piece of a report stream. The answer comes after every decision that the reports led to."""
     own_allocation(caller, allocation_id)
     piece = StreamBatch(body.stream, body.first, body.records)
-    answer = await master.job_calls.reports.ask(metric_batches.ReportCall(allocation_id, piece))
+    answer = await master.job_calls.reports.ask(calls.ReportCall(allocation_id, piece))
     said = {
         "acked": answer.acked,
         "preempt": {"reason": answer.preempt} if answer.preempt is not None else None,

@@ -93,14 +93,14 @@ async def preemption_signal(
 @router.post("/api/v1/allocations/{allocation_id}/signals/ack_preemption")
 def acknowledge(allocation_id: str, master: UsesMaster, caller: AnyCaller) -> Json:
     own_allocation(caller, allocation_id)
-    master.job_reports.acknowledge_preemption(allocation_id)
+    master.preemptions.acknowledge(allocation_id)
     return {}
 
 
 @router.post("/api/v1/allocations/{allocation_id}/signals/pending_preemption")
 def pending(allocation_id: str, master: UsesMaster, caller: AnyCaller) -> Json:
     own_allocation(caller, allocation_id)
-    master.job_reports.pending_preemption(allocation_id, "scheduler")
+    master.preemptions.note_pending(allocation_id, "scheduler")
     return {}
 
 
@@ -111,5 +111,5 @@ class RunnerMetadata(Body):
 @router.post("/api/v1/trials/{trial_id}/runner/metadata")
 def runner_metadata(trial_id: int, body: RunnerMetadata, master: UsesMaster, caller: AnyCaller) -> Json:
     own_trial(caller, trial_id)
-    master.job_reports.set_trial_status(trial_id, body.state)
+    master.job_records.set_trial_status(trial_id, body.state)
     return {}

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field
 
 from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UsesMaster
 from trainmaster.master.api.shapes import Body
-from trainmaster.master.services.allocations import reporting
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.ingest import single_calls
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.metrics.metric_reports import MAX_STEPS, MetricReport
 
@@ -136,19 +136,19 @@ def _report(master: ServedMaster, caller: AnyCaller, trial_id: int, group: str, 
         group, body.steps_completed, measured.avg_metrics, measured.batch_metrics, body.report_time or now()
     )
     run_id = body.trial_run_id or 1
-    master.single_reports.take_metrics(caller, trial_id, run_id, report)
+    master.single_calls.take_metrics(caller, trial_id, run_id, report)
     return {}
 
 
 @router.post(f"{V1}/trials/{{trial_id}}/progress")
 def report_progress(trial_id: int, body: Progress, master: UsesMaster, caller: AnyCaller) -> Json:
-    master.single_reports.take_progress(caller, trial_id, body.progress)
+    master.single_calls.take_progress(caller, trial_id, body.progress)
     return {}
 
 
 @router.post(f"{V1}/trials/{{trial_id}}/early_exit")
 def report_early_exit(trial_id: int, body: EarlyExit, master: UsesMaster, caller: AnyCaller) -> Json:
-    master.single_reports.take_early_exit(caller, trial_id, body.reason)
+    master.single_calls.take_early_exit(caller, trial_id, body.reason)
     return {}
 
 
@@ -156,7 +156,7 @@ def report_early_exit(trial_id: int, body: EarlyExit, master: UsesMaster, caller
 def report_checkpoint(body: Checkpoint, master: UsesMaster, caller: AnyCaller) -> Json:
     if body.state not in ("STATE_COMPLETED", "STATE_UNSPECIFIED"):
         raise Invalid(f"A checkpoint is reported when it is whole, as STATE_COMPLETED, not as {body.state}.")
-    new = reporting.NewCheckpoint(
+    new = single_calls.NewCheckpoint(
         body.uuid,
         body.task_id or caller.task_id or "",
         body.allocation_id,
@@ -165,7 +165,7 @@ def report_checkpoint(body: Checkpoint, master: UsesMaster, caller: AnyCaller) -
         body.storage_id,
         body.report_time,
     )
-    master.single_reports.take_checkpoint(caller, new)
+    master.single_calls.take_checkpoint(caller, new)
     return {}
 
 
@@ -174,41 +174,41 @@ def patch_checkpoints(body: PatchCheckpoints, master: UsesMaster, caller: AnyCal
     for change in body.checkpoints:
         if change.resources is not None:
             left = change.resources.resources
-            master.single_reports.patch_checkpoint(caller, change.uuid, left)
+            master.single_calls.patch_checkpoint(caller, change.uuid, left)
     return {}
 
 
 @router.post(f"{V1}/runs/start")
 def run_start(body: RunStart, master: UsesMaster, caller: AnyCaller) -> Json:
     storage = body.checkpoint_storage
-    return {"storageId": master.single_reports.prepare(caller, body.run_id, storage)}
+    return {"storageId": master.single_calls.prepare(caller, body.run_id, storage)}
 
 
 @router.get(f"{V1}/runs/{{trial_id}}/metadata")
 def get_metadata(trial_id: int, master: UsesMaster, caller: AnyCaller) -> Json:
-    return {"metadata": master.single_reports.get_metadata(trial_id)}
+    return {"metadata": master.single_calls.get_metadata(trial_id)}
 
 
 @router.post(f"{V1}/runs/{{trial_id}}/metadata")
 def set_metadata(trial_id: int, body: RunMetadata, master: UsesMaster, caller: AnyCaller) -> Json:
-    kept = master.single_reports.set_metadata(caller, trial_id, body.metadata)
+    kept = master.single_calls.set_metadata(caller, trial_id, body.metadata)
     return {"metadata": kept}
 
 
 @router.post(f"{V1}/task/logs")
 def task_logs(body: TaskLogs, master: UsesMaster, caller: AnyCaller) -> Json:
-    master.single_reports.take_logs(caller, [_entry(line) for line in body.logs])
+    master.single_calls.take_logs(caller, [_entry(line) for line in body.logs])
     return {}
 
 
 @router.post("/task-logs")
 def old_task_logs(body: list[TaskLog], master: UsesMaster, caller: AnyCaller) -> Json:
     """Takes in the output of programs that run elsewhere; unlike Determined's, it requires a log-in."""
-    master.single_reports.take_logs(caller, [_entry(line) for line in body])
+    master.single_calls.take_logs(caller, [_entry(line) for line in body])
     return {}
 
 
-def _entry(sent: TaskLog) -> reporting.LogEntry:
+def _entry(sent: TaskLog) -> single_calls.LogEntry:
     level = (sent.level or "INFO").removeprefix("LOG_LEVEL_")
     line = log_store.NewLogLine(
         log=sent.log.rstrip("\r\n"),
@@ -220,4 +220,4 @@ def _entry(sent: TaskLog) -> reporting.LogEntry:
         stdtype=sent.stdtype,
         source=sent.source or "task",
     )
-    return reporting.LogEntry(sent.task_id, line, sent.allocation_id)
+    return single_calls.LogEntry(sent.task_id, line, sent.allocation_id)

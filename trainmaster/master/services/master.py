@@ -15,14 +15,10 @@ from trainmaster.master.services.access.tokens import AccessTokens
 from trainmaster.master.services.access.users import Users
 from trainmaster.master.services.allocations.barriers import Barriers
 from trainmaster.master.services.allocations.endings import Endings
-from trainmaster.master.services.allocations.exit_reports import ExitReports
 from trainmaster.master.services.allocations.harness import HarnessReports
-from trainmaster.master.services.allocations.job_log import JobLogs
-from trainmaster.master.services.allocations.job_reports import JobReports
 from trainmaster.master.services.allocations.leases import Leases
-from trainmaster.master.services.allocations.metric_batches import ReportBatches
 from trainmaster.master.services.allocations.pending_work import WorkSteps
-from trainmaster.master.services.allocations.reporting import SingleReports
+from trainmaster.master.services.allocations.preemption import Preemptions
 from trainmaster.master.services.compaction import Compaction
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.events.log_watch import LogWatch
@@ -51,6 +47,11 @@ from trainmaster.master.services.experiments.unmanaged import UnmanagedTrainings
 from trainmaster.master.services.files.archives import ContextArchives
 from trainmaster.master.services.files.model_files import ContextFiles
 from trainmaster.master.services.files.user_files import UserFiles
+from trainmaster.master.services.ingest.calls import ReportCalls
+from trainmaster.master.services.ingest.exits import Exits
+from trainmaster.master.services.ingest.logs import JobLogs
+from trainmaster.master.services.ingest.records import JobRecords
+from trainmaster.master.services.ingest.single_calls import SingleCalls
 from trainmaster.master.services.logs.log_blocks import LogBlocks
 from trainmaster.master.services.logs.log_store import LogStore
 from trainmaster.master.services.logs.log_window import LogWindows
@@ -114,7 +115,7 @@ class Master(MasterContext):
         self.continuation = Continuation(self)
         self.curves = Curves(self)
         self.endings = Endings(self)
-        self.exit_reports = ExitReports(self)
+        self.exits = Exits(self)
         self.experiment_creation = ExperimentCreation(self)
         self.experiment_edits = ExperimentEdits(self)
         self.experiment_lock = ExperimentLock(self)
@@ -131,7 +132,8 @@ class Master(MasterContext):
         self.idle_tasks = IdleTasks(self)
         self.job_logs = JobLogs(self)
         self.job_queue = JobQueue(self)
-        self.job_reports = JobReports(self)
+        self.preemptions = Preemptions(self)
+        self.job_records = JobRecords(self)
         self.job_services = JobServices(self)
         self.job_specs = JobSpecs(self)
         self.leases = Leases(self)
@@ -153,7 +155,7 @@ class Master(MasterContext):
         self.queue_control = QueueControl(self)
         self.registered_models = RegisteredModels(self)
         self.removal = Removal(self)
-        self.report_batches = ReportBatches(self)
+        self.report_calls = ReportCalls(self)
         self.retention = LogRetention(self)
         self.roles = Roles(self)
         self.rung_races = RungRaces(self)
@@ -161,7 +163,7 @@ class Master(MasterContext):
         self.series = MetricSeries(self)
         self.series_columns = SeriesColumns(self)
         self.sessions = Sessions(self)
-        self.single_reports = SingleReports(self)
+        self.single_calls = SingleCalls(self)
         self.site_policies = SitePolicies(self)
         self.slot_limits = SlotLimits(self)
         self.slot_usage = SlotUsage(self)

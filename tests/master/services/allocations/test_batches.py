@@ -14,10 +14,10 @@ from sqlalchemy import select
 from tests.support import batches
 from tests.support.attempts import Attempts
 from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStream, Trial, metrics
-from trainmaster.master.services.allocations.exit_reports import ExitReport
-from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.ingest.calls import ReportCall
+from trainmaster.master.services.ingest.exits import ExitReport
+from trainmaster.master.services.ingest.streams import StreamBatch
 
 Json = dict[str, Any]
 TRIALS = 3

@@ -9,12 +9,12 @@ from sqlalchemy import select
 
 from tests.support.attempts import Attempts
 from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStream, Trial
-from trainmaster.master.services.allocations.exit_reports import ExitReport
-from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.job_reports import ReportAnswer
-from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.group_commit import Alone, only
+from trainmaster.master.services.ingest.calls import ReportCall
+from trainmaster.master.services.ingest.exits import ExitReport
+from trainmaster.master.services.ingest.records import ReportAnswer
+from trainmaster.master.services.ingest.streams import StreamBatch
 
 POLICY = {"name": "broken", "pattern": "uncorrectable", "action": "exclude_node"}
 
@@ -24,7 +24,7 @@ def lines(*texts: str) -> list[dict[str, Any]]:
 
 
 def exits(attempts: Attempts, name: str, *pieces: StreamBatch) -> dict[str, int]:
-    return only(attempts.master.exit_reports.take_exits([word(name, *pieces)]))
+    return only(attempts.master.exits.take_exits([word(name, *pieces)]))
 
 
 def leased(attempts: Attempts, config: dict[str, Any] | None = None) -> str:
@@ -39,7 +39,7 @@ def word(name: str, *pieces: StreamBatch, **record: Any) -> ExitReport:
 
 
 def report(attempts: Attempts, name: str, records: list[dict[str, Any]]) -> ReportAnswer:
-    return only(attempts.master.report_batches.take_reports([ReportCall(name, StreamBatch("log-0", 1, records))]))
+    return only(attempts.master.report_calls.take_reports([ReportCall(name, StreamBatch("log-0", 1, records))]))
 
 
 def acked(attempts: Attempts, name: str) -> dict[str, int]:
@@ -93,7 +93,7 @@ def test_last_words_of_several_are_taken_in_together(attempts: Attempts) -> None
         word(second, StreamBatch("log-0", 1, lines("one", "two")), StreamBatch("log-1", 2, lines("after a gap"))),
     ]
     for _ in range(2):
-        assert attempts.master.exit_reports.take_exits(words) == [
+        assert attempts.master.exits.take_exits(words) == [
             {},
             {"log-0": 2, "log-1": 1},
             {"log-0": 2, "log-1": 0},
@@ -107,7 +107,7 @@ def test_last_words_of_several_are_taken_in_together(attempts: Attempts) -> None
 def test_a_warning_among_the_last_lines_is_noted(attempts: Attempts) -> None:
     name = leased(attempts)
     warned = [{"t": 1.5, "kind": "preempt_pending", "reason": "walltime"}]
-    assert attempts.master.exit_reports.take_exits([word(name, StreamBatch("log-0", 1, warned))]) == [{"log-0": 1}]
+    assert attempts.master.exits.take_exits([word(name, StreamBatch("log-0", 1, warned))]) == [{"log-0": 1}]
     assert attempts.row(name).preempt_reason == "walltime"
 
 
@@ -125,19 +125,19 @@ def test_who_has_more_to_say_is_left_alone_and_nothing_is_taken_of_it(attempts: 
     ]
     with attempts.store.transaction() as session:
         session.get_one(Allocation, busy, with_for_update=True)
-        outcomes = attempts.master.exit_reports.take_exits(words, wait=False)
+        outcomes = attempts.master.exits.take_exits(words, wait=False)
         kinds = [type(outcome) for outcome in outcomes]
         assert kinds == [Alone, Alone, dict, Invalid, Alone, Alone, dict]
     for name in (watched, measured, odd, busy):
         assert (attempts.row(name).exits, attempts.log(name), acked(attempts, name)) == ({}, [], {})
     assert (attempts.log(twice), acked(attempts, twice)) == (["a"], {"log-0": 1})
-    assert attempts.master.exit_reports.take_exits(words[-3:-2]) == [{}]
+    assert attempts.master.exits.take_exits(words[-3:-2]) == [{}]
 
 
 def test_one_that_cannot_be_stored_spoils_the_transaction_and_not_the_others(attempts: Attempts) -> None:
     good, bad = leased(attempts), leased(attempts)
     words = [word(good, StreamBatch("log-0", 1, lines("fine"))), word(bad, StreamBatch("log-0", 0, lines("zeroth")))]
     with pytest.raises(Invalid):
-        attempts.master.exit_reports.take_exits(words)
+        attempts.master.exits.take_exits(words)
     assert (attempts.row(good).exits, attempts.log(good)) == ({}, [])
-    assert attempts.master.exit_reports.take_exits(words[:1]) == [{"log-0": 1}]
+    assert attempts.master.exits.take_exits(words[:1]) == [{"log-0": 1}]

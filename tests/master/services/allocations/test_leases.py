@@ -13,12 +13,12 @@ import pytest
 from tests.support.attempts import Attempts
 from tests.support.batches import request, waiting
 from trainmaster.master.db.tables import Allocation
-from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.files.archives import SMALL
 from trainmaster.master.services.group_commit import Alone, only
+from trainmaster.master.services.ingest.calls import ReportCall
+from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.scheduling.observations import DOUBLES
 
 
@@ -43,7 +43,7 @@ def test_the_first_measurements_after_a_lease_are_taken_in_with_those_of_others(
     assert ask(attempts, name, "run 1") is not None
     record = {"t": 1.5e9, "kind": "metrics", "group": "training", "steps_completed": 1, "metrics": {"loss": 1}}
     call = ReportCall(name, StreamBatch("core", 1, [record]))
-    assert only(attempts.master.report_batches.take_reports([call], wait=False)).acked == 1
+    assert only(attempts.master.report_calls.take_reports([call], wait=False)).acked == 1
 
 
 def test_one_of_many_runs_gets_the_lease(attempts: Attempts) -> None:

@@ -24,9 +24,10 @@ from trainmaster.master.db.compacted import series_progress, series_steps, serie
 from trainmaster.master.db.tables import Trial, metrics
 from trainmaster.master.services import compaction
 from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.ingest.metrics import take
 from trainmaster.master.services.master import Master
 from trainmaster.master.services.metrics import series_columns
-from trainmaster.master.services.metrics.metric_reports import MetricReport, number, take
+from trainmaster.master.services.metrics.metric_reports import MetricReport, number
 from trainmaster.master.services.metrics.series import Named, Point, Stretch, thinned
 from trainmaster.master.services.metrics.series_columns import SOURCE
 from trainmaster.master.services.removal.removal import ExperimentRemoval

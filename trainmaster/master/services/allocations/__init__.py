@@ -1,1 +1,1 @@
-"""Calls of jobs to the master (leases, reports, barriers, log lines, exits), and how allocations end."""
+"""The life of allocations: leases, barriers, preemption requests, and how they end."""

@@ -1,6 +1,6 @@
 """Takes in reports made call by call: by Determined's harness in a job, or by a training that runs elsewhere.
 
-Our own runtime sends numbered records instead (`job_reports.take_reports`), which count once however often they arrive.
+Our own runtime sends numbered records instead (`records.take_reports`), which count once however often they arrive.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.allocations import job_reports
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.events import log_watch
 from trainmaster.master.services.events.log_watch import LogWatch
 from trainmaster.master.services.files import declared_storage, user_files
+from trainmaster.master.services.ingest import checkpoints, records
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
@@ -38,7 +38,7 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import (
 Json = dict[str, Any]
 
 
-class SingleReports:
+class SingleCalls:
     """Reports that arrive call by call, from the harness or from outside of the master."""
 
     def __init__(self, master: MasterContext) -> None:
@@ -55,8 +55,8 @@ class SingleReports:
         clean = metric_reports.MetricReport(
             report.group,
             report.steps,
-            job_reports.finite(report.metrics),
-            job_reports.finite(list(report.batch_metrics)) if report.batch_metrics else None,
+            records.finite(report.metrics),
+            records.finite(list(report.batch_metrics)) if report.batch_metrics else None,
             report.at,
         )
         with self._reporting(caller, trial_id) as (orchestrator, trial):
@@ -64,7 +64,7 @@ class SingleReports:
                 raise Conflict(f"Run {run_id} of trial {trial_id} is over: run {trial.attempts} has followed it.")
             if run_id > max(trial.attempts, 1):
                 raise Invalid(f"Trial {trial_id} has no run {run_id} yet.")
-            job_reports.store_reports(orchestrator, trial, run_id, [clean])
+            records.store_reports(orchestrator, trial, run_id, [clean])
 
     def take_progress(self, caller: Caller, trial_id: int, fraction: float) -> None:
         with self._reporting(caller, trial_id) as (orchestrator, trial):
@@ -72,7 +72,7 @@ class SingleReports:
 
     def take_early_exit(self, caller: Caller, trial_id: int, reason: str) -> None:
         with self._reporting(caller, trial_id) as (orchestrator, trial):
-            job_reports.early_exit(orchestrator, trial, reason)
+            records.early_exit(orchestrator, trial, reason)
 
     def take_checkpoint(self, caller: Caller, new: NewCheckpoint) -> None:
         """Takes in a finished checkpoint; reporting it again changes nothing. Raises Invalid, NotFound, Forbidden."""
@@ -101,7 +101,7 @@ class SingleReports:
                 ckpt_metadata=dict(new.metadata),
                 storage=_checked(orchestrator, said),
             )
-            job_reports.add_checkpoint(orchestrator, trial, row)
+            checkpoints.add_checkpoint(orchestrator, trial, row)
 
     def patch_checkpoint(self, caller: Caller, key: str, left: Mapping[str, int]) -> None:
         """Takes in that a checkpoint's writer has removed files of it: `left` are the remaining ones."""
@@ -125,7 +125,7 @@ class SingleReports:
             row.resources = dict(left)
             orchestrator.session.flush()
             if gone and trial.latest_checkpoint == wanted:
-                trial.latest_checkpoint = job_reports.latest_checkpoint(orchestrator.session, trial.id)
+                trial.latest_checkpoint = checkpoints.latest_checkpoint(orchestrator.session, trial.id)
 
     def prepare(self, caller: Caller, trial_id: int, storage: Mapping[str, Any] | None) -> int:
         """The number of the storage that a run writes its checkpoints to; its experiment's where it names none. Raises

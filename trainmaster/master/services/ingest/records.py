@@ -1,31 +1,34 @@
-"""Takes in reports of running jobs, one stream of numbered records at a time; serves preemption requests to them."""
+"""Stores the records of one job's stream, each exactly once, with every decision that they cause."""
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ARRAY, Text, any_, literal, select, update
+from sqlalchemy import update
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import Allocation, Checkpoint, Trial
+from trainmaster.master.db.tables import Allocation, Trial
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.search import awaited
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import check_counts
-from trainmaster.master.services.allocations import job_log
-from trainmaster.master.services.allocations.job_log import JobLogs, Json, StreamBatch
 from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.context import MasterContext
-from trainmaster.master.services.errors import Invalid, NotFound, Unauthenticated
-from trainmaster.master.services.files.declared_storage import ELSEWHERE, believed, is_bucket, number_of
-from trainmaster.master.services.files.user_files import check_id
+from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.ingest import logs, metrics, streams
+from trainmaster.master.services.ingest.checkpoints import (
+    RecordContext,
+    no_number,
+    take_checkpoint,
+    take_checkpoint_deleted,
+)
+from trainmaster.master.services.ingest.logs import JobLogs
+from trainmaster.master.services.ingest.streams import Json, StreamBatch
 from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentOrchestrator,
@@ -42,51 +45,20 @@ class ReportAnswer:
     gone: bool  # the attempt has ended for the master: leave
 
 
-class JobReports:
-    """Records of jobs one by one, and preemption requests to them."""
+class JobRecords:
+    """Records of one job at a time, and the status that a trial reports."""
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
         self._settings = master.settings
         self._job_logs = JobLogs(master)
 
-    def preemptions(self, allocations: Sequence[str]) -> list[str | Exception | None]:
-        """For each allocation the reason of the preemption request, None without one, or an error; one query for all.
-
-        The errors: NotFound, and Unauthenticated where the attempt ended too long ago for its token to count.
-        """
-        columns = Allocation.id, Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at
-        with self._store.autocommit() as session:
-            rows = session.execute(select(*columns).where(Allocation.id == any_(literal(allocations, ARRAY(Text)))))
-            found = {row.id: row for row in rows}
-        reasons: list[str | Exception | None] = []
-        for allocation_id in allocations:
-            row = found.get(allocation_id)
-            if row is None:
-                reasons.append(NotFound(f"There is no allocation {allocation_id}."))
-            elif row.ended_at is not None:
-                reasons.append(_left_at(row.ended_at, row.preempt_reason))
-            else:
-                reasons.append((row.preempt_reason or "asked to") if row.preempt_at is not None else None)
-        return reasons
-
-    def acknowledge_preemption(self, allocation_id: str) -> None:
-        with self._store.transaction() as session:
-            _locked(session, allocation_id).preempt_acked = True
-
-    def pending_preemption(self, allocation_id: str, reason: str) -> None:
-        """Takes in a job's own notice that it must leave (the scheduler warned it), so that all its ranks receive
-        it."""
-        with self._store.transaction() as session:
-            allocation = _locked(session, allocation_id)
-            job_log.note_pending_preemption(session, allocation, reason)
-
     def take_records(self, allocation_id: str, piece: StreamBatch, *, replayed: bool = False) -> ReportAnswer:
         """Takes in records of one stream, each exactly once, in order, in one transaction with every decision that they
         cause. Raises Invalid for records that cannot be stored, NotFound."""
         self._job_logs.apply_log_policies({allocation_id: [piece]})
         with storing(f"Records {piece.first} and following of {piece.stream}"), self._store.transaction() as session:
-            head = session.execute(job_log.HEAD, {"ids": [allocation_id], "ranks": [piece.rank]}).first()
+            head = session.execute(streams.HEAD, {"ids": [allocation_id], "ranks": [piece.rank]}).first()
             if head is None:
                 raise NotFound(f"There is no allocation {allocation_id}.")
             allocation, experiment_id = head.Allocation, head.experiment_id
@@ -108,7 +80,7 @@ class JobReports:
                 if not replayed:
                     _sign_of_life(allocation)
                 session.flush()  # as at the exit, its lock comes before the stream's; the log's must be the last one
-                acked = job_log.take_lines(session, allocation, piece, head.names or {})
+                acked = logs.take_lines(session, allocation, piece, head.names or {})
             gone = allocation.ended_at is not None or allocation.kill_at is not None
             preempt = allocation.preempt_reason or "asked to" if allocation.preempt_at is not None else None
         return ReportAnswer(acked, preempt, gone)
@@ -116,14 +88,6 @@ class JobReports:
     def set_trial_status(self, trial_id: int, status: str) -> None:
         with self._store.transaction() as session:
             session.execute(update(Trial).where(Trial.id == trial_id).values(runner_state=status[:200]))
-
-
-def _left_at(ended_at: dt.datetime, reason: str | None) -> str | Unauthenticated:
-    try:
-        check_counts(ended_at)
-    except Unauthenticated as error:
-        return error
-    return reason or "the attempt is over"
 
 
 @contextmanager
@@ -136,23 +100,13 @@ def storing(what: str) -> Iterator[None]:
         raise Invalid(f"{what} cannot be stored: {error!r:.300}.") from error
 
 
-@dataclass(frozen=True)
-class RecordContext:
-    """The destination of the records of one report."""
-
-    session: Session
-    orchestrator: ExperimentOrchestrator
-    trial: Trial
-    allocation: Allocation
-
-
 # -- records of a stream ----------------------------------------------------------------------------------------
 
 
 def _take_core(
     session: Session, orchestrator: ExperimentOrchestrator, allocation_id: str, trial_id: int, piece: StreamBatch
 ) -> int:
-    fresh, acked = job_log.unseen(session, allocation_id, piece)
+    fresh, acked = streams.unseen(session, allocation_id, piece)
     if not fresh:
         return acked
     trial = session.get_one(Trial, trial_id, with_for_update=True, populate_existing=True)
@@ -203,15 +157,15 @@ def store_reports(
         return
     experiment = orchestrator.row
     name, smaller = experiment.searcher_metric, experiment.smaller_is_better
-    spoiled, validated = _no_number(trial.latest_validation, name), trial.latest_validation is not None
-    fresh = metric_reports.take(orchestrator.session, trial, run_id, reports, name, smaller)
+    spoiled, validated = no_number(trial.latest_validation, name), trial.latest_validation is not None
+    fresh = metrics.take(orchestrator.session, trial, run_id, reports, name, smaller)
     value = trial.searcher_metric
     if value is not None and metric_reports.better(value, experiment.best_metric, smaller):
         experiment.best_metric, experiment.best_trial_id = value, trial.id
     for report in fresh:
         if report.group == "validation":
             orchestrator.validated(trial, dict(report.metrics), report.steps)
-    shown = _no_number(trial.latest_validation, name)
+    shown = no_number(trial.latest_validation, name)
     if shown and not spoiled:
         text = f"The searcher's metric {name!r} is {shown}: it counts as the worst value, and never as the best."
         orchestrator.say(trial.task_id, text, "WARNING")
@@ -219,12 +173,6 @@ def store_reports(
     if trial.latest_validation is not None and not validated:
         for text in awaited.missing_in(searcher, trial.latest_validation["metrics"]["avgMetrics"]):
             orchestrator.say(trial.task_id, text, "WARNING")
-
-
-def _no_number(validation: Json | None, name: str) -> str | None:
-    """The searcher's metric of a validation, as trials keep it, where that is NaN or infinite."""
-    shown = validation["metrics"]["avgMetrics"].get(name) if validation else None
-    return shown if isinstance(shown, str) and shown in metric_reports.SPECIAL else None
 
 
 def _take_progress(intake: RecordContext, record: Json) -> None:
@@ -262,87 +210,6 @@ def _take_ack(intake: RecordContext, record: Json) -> None:  # noqa: ARG001
     intake.allocation.preempt_acked = True
 
 
-def _take_checkpoint(intake: RecordContext, record: Json) -> None:
-    resources = {str(path): int(size) for path, size in dict(record.get("resources") or {}).items()}
-    steps = int(record.get("steps_completed") or 0)
-    row = Checkpoint(
-        uuid=check_id(intake.orchestrator.settings, str(record["uuid"])),
-        allocation_id=intake.allocation.id,
-        report_time=from_epoch(float(record["t"])) if "t" in record else now(),
-        steps_completed=steps,
-        resources=resources,
-        ckpt_metadata={"steps_completed": steps, **dict(record.get("metadata") or {})},
-        storage=_storage(intake, record),
-    )
-    add_checkpoint(intake.orchestrator, intake.trial, row)
-
-
-def _storage(intake: RecordContext, record: Json) -> Json:
-    """The experiment's storage; for files that a job reports elsewhere a placeholder, which the master never
-    touches."""
-    said = record.get("storage")
-    config = intake.orchestrator.row.config
-    found = believed(config, said) if isinstance(said, dict) or said is None else None
-    if found is not None:
-        return found
-    if isinstance(said, dict) and is_bucket(said):
-        return dict(said)
-    intake.orchestrator.say(
-        intake.trial.task_id,
-        f"Checkpoint {record['uuid']} is kept in a storage that the experiment's configuration does not name: this "
-        "master neither reads nor removes its files.",
-        "WARNING",
-    )
-    return dict(ELSEWHERE)
-
-
-def add_checkpoint(orchestrator: ExperimentOrchestrator, trial: Trial, checkpoint: Checkpoint) -> None:
-    """A finished checkpoint of a trial; reporting it again changes nothing. Raises Invalid for too many files, and for
-    too much metadata."""
-    bounds.check_files(checkpoint.resources)
-    bounds.check_metadata(checkpoint.ckpt_metadata)
-    session = orchestrator.session
-    known = session.get(Checkpoint, checkpoint.uuid)
-    if known is not None:
-        if known.trial_id != trial.id:
-            text = f"Checkpoint {checkpoint.uuid} is another trial's, and is left out: each needs an id of its own."
-            orchestrator.say(trial.task_id, text, "WARNING")
-        return
-    checkpoint.trial_id, checkpoint.experiment_id, checkpoint.task_id = trial.id, trial.experiment_id, trial.task_id
-    checkpoint.state, checkpoint.storage_id = "COMPLETED", number_of(session, checkpoint.storage)
-    checkpoint.size = sum(checkpoint.resources.values())
-    shown = trial.latest_validation
-    if shown and shown["totalBatches"] == checkpoint.steps_completed:
-        checkpoint.validation = shown["metrics"]["avgMetrics"]
-        value = metric_reports.number((checkpoint.validation or {}).get(orchestrator.row.searcher_metric))
-        checkpoint.metric = value if value is not None and math.isfinite(value) else None
-    session.add(checkpoint)
-    trial.latest_checkpoint = checkpoint.uuid
-    trial.checkpoint_count += 1
-    trial.checkpoint_size += checkpoint.size
-    orchestrator.row.checkpoint_count += 1
-    orchestrator.row.checkpoint_size += checkpoint.size
-    session.flush()
-
-
-def _take_checkpoint_deleted(intake: RecordContext, record: Json) -> None:
-    checkpoint = intake.orchestrator.session.get(Checkpoint, uuid.UUID(str(record["uuid"])))
-    if checkpoint is None or checkpoint.trial_id != intake.trial.id or checkpoint.state == "DELETED":
-        return
-    for row in (intake.trial, intake.orchestrator.row):
-        row.checkpoint_count -= 1
-        row.checkpoint_size -= checkpoint.size
-    checkpoint.state, checkpoint.resources, checkpoint.size = "DELETED", {}, 0
-    if intake.trial.latest_checkpoint == checkpoint.uuid:
-        intake.trial.latest_checkpoint = latest_checkpoint(intake.orchestrator.session, intake.trial.id)
-
-
-def latest_checkpoint(session: Session, trial_id: int) -> uuid.UUID | None:
-    """The checkpoint that a trial would continue from."""
-    query = select(Checkpoint.uuid).where(Checkpoint.trial_id == trial_id, Checkpoint.state == "COMPLETED")
-    return session.scalar(query.order_by(Checkpoint.report_time.desc()).limit(1))
-
-
 def _take_unreadable(intake: RecordContext, record: Json) -> None:
     _refuse(intake, str(record.get("why") or "it is not a report")[:300])
 
@@ -369,20 +236,13 @@ _TAKE = {
     "metadata": _take_metadata,
     "early_exit": _take_early_exit,
     "ack_preempt": _take_ack,
-    "checkpoint": _take_checkpoint,
-    "checkpoint_deleted": _take_checkpoint_deleted,
+    "checkpoint": take_checkpoint,
+    "checkpoint_deleted": take_checkpoint_deleted,
     "unreadable": _take_unreadable,
 }
 
 
 # -- inside -----------------------------------------------------------------------------------------------------
-
-
-def _locked(session: Session, allocation_id: str) -> Allocation:
-    found = session.get(Allocation, allocation_id, with_for_update=True)
-    if found is None:
-        raise NotFound(f"There is no allocation {allocation_id}.")
-    return found
 
 
 def _sign_of_life(allocation: Allocation) -> None:

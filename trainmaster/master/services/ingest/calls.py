@@ -17,15 +17,15 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.services import bounds, live_changes
 from trainmaster.master.services.access.identity import check_counts
-from trainmaster.master.services.allocations import job_reports
-from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.job_reports import HEARTBEAT_GRAIN, JobReports, ReportAnswer
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, ServiceError, Unauthenticated
 from trainmaster.master.services.group_commit import Alone
-from trainmaster.master.services.metrics import metric_reports
-from trainmaster.master.services.metrics.metric_reports import Addition, Counted, MetricReport
+from trainmaster.master.services.ingest import metrics, records
+from trainmaster.master.services.ingest.metrics import Addition, Counted
+from trainmaster.master.services.ingest.records import HEARTBEAT_GRAIN, JobRecords, ReportAnswer
+from trainmaster.master.services.ingest.streams import StreamBatch
+from trainmaster.master.services.metrics.metric_reports import MetricReport
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class ReportCall:
     replayed: bool = False
 
 
-class ReportBatches:
+class ReportCalls:
     """Batches of jobs' reports, several jobs in one transaction."""
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
         self._settings = master.settings
-        self._job_reports = JobReports(master)
+        self._job_records = JobRecords(master)
 
     def take_reports(self, calls: Sequence[ReportCall], *, wait: bool = True) -> list[ReportAnswer | Exception]:
         """Take in records of different attempts, each in one transaction with every decision that they lead to. Records
@@ -56,7 +56,7 @@ class ReportBatches:
         outcomes: dict[str, ReportAnswer | Exception] = {}
         measured = {call.allocation_id: reports for call in calls if (reports := _measurements(call.piece)) is not None}
         if measured:
-            with job_reports.storing("The records"), self._store.transaction() as session:
+            with records.storing("The records"), self._store.transaction() as session:
                 batch = {call.allocation_id: call for call in calls if call.allocation_id in measured}
                 outcomes = _store(session, batch, measured, wait=wait)
         for call in calls:
@@ -66,7 +66,7 @@ class ReportBatches:
 
     def _take_alone(self, call: ReportCall) -> ReportAnswer | Exception:
         try:
-            return self._job_reports.take_records(call.allocation_id, call.piece, replayed=call.replayed)
+            return self._job_records.take_records(call.allocation_id, call.piece, replayed=call.replayed)
         except ServiceError as error:
             return error
 
@@ -81,8 +81,8 @@ def _measurements(piece: StreamBatch) -> list[MetricReport] | None:
             return None
         try:
             bounds.check_tree(record, "A record")
-            report = job_reports.report_of(record)
-            metric_reports.check(report)
+            report = records.report_of(record)
+            metrics.check(report)
         except Invalid:  # it may have been taken in before; else it is refused where it is taken in by itself
             return None
         reports.append(report)
@@ -133,12 +133,12 @@ def _store(
         known = attempt.acked + 1 - call.piece.first
         fresh = measured[attempt.id][max(known, 0) :]
         # Another attempt of the same trial, which should have gone, has to build on what the first one adds.
-        if attempt.trial_id in trials or known < 0 or not metric_reports.goes_on(attempt.total_batches, fresh):
+        if attempt.trial_id in trials or known < 0 or not metrics.goes_on(attempt.total_batches, fresh):
             continue
         if fresh:
             trial = Counted(attempt.trial_id, json.loads(attempt.summary), attempt.total_batches)
             try:
-                additions.append(metric_reports.addition(trial, attempt.number, fresh, {}))
+                additions.append(metrics.addition(trial, attempt.number, fresh, {}))
             except Invalid as error:
                 outcomes[attempt.id] = error
                 continue
@@ -154,7 +154,7 @@ def _store(
         changed = [{"id": one.trial_id, "summary": one.summary, "total": one.total_batches} for one in additions]
         rows = [row for one in additions for row in one.rows]
         arguments = {"rows": rows, "trials": changed, "streams": streams}
-        connection.exec_driver_sql(_STORE, {name: metric_reports.as_json(value) for name, value in arguments.items()})
+        connection.exec_driver_sql(_STORE, {name: metrics.as_json(value) for name, value in arguments.items()})
         seen = (*(f"trial:{key}" for key in trials), *(f"experiment:{key}" for key in experiments))
         live_changes.changed(session, *seen)
     if alive:
@@ -187,7 +187,7 @@ _SUM = """
     FROM jsonb_to_recordset(CAST(%(streams)s AS jsonb)) AS fresh(id text, acked bigint)
     WHERE report_streams.allocation_id = fresh.id AND stream = 'core'
 """
-_STORE = f"WITH stored AS ({metric_reports.INSERTION.format(rows='%(rows)s')}), {_SUM}"
+_STORE = f"WITH stored AS ({metrics.INSERTION.format(rows='%(rows)s')}), {_SUM}"
 _LIFE = """
     WITH seen AS (SELECT id FROM allocations WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE)
     UPDATE allocations SET heartbeat_at = %(at)s FROM seen WHERE allocations.id = seen.id

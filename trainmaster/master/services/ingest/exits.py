@@ -14,13 +14,16 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation
-from trainmaster.master.services.allocations import exit_schema, job_log, job_reports, leases
-from trainmaster.master.services.allocations.job_log import JobLogs, Json, StreamBatch
-from trainmaster.master.services.allocations.metric_batches import ReportBatches, ReportCall
+from trainmaster.master.services.allocations import exit_schema, leases
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound, ServiceError
 from trainmaster.master.services.group_commit import Alone, only
+from trainmaster.master.services.ingest import logs, streams
+from trainmaster.master.services.ingest.calls import ReportCall, ReportCalls
+from trainmaster.master.services.ingest.logs import JobLogs
+from trainmaster.master.services.ingest.records import storing
+from trainmaster.master.services.ingest.streams import Json, StreamBatch
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.store import wake
 
@@ -37,14 +40,14 @@ class ExitReport:
     rest: Sequence[StreamBatch] = ()
 
 
-class ExitReports:
+class Exits:
     """Exit records that jobs send."""
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
         self._settings = master.settings
         self._job_logs = JobLogs(master)
-        self._report_batches = ReportBatches(master)
+        self._report_calls = ReportCalls(master)
 
     def take_exits(self, words: Sequence[ExitReport], *, wait: bool = True) -> list[Taken | Exception]:
         """Note how nodes of different attempts ended, and take in what was left of their streams. The controller draws
@@ -79,7 +82,7 @@ class ExitReports:
             watched = self._job_logs.matches(lines)
             records = {name: record for name, record in records.items() if name not in watched}
         if records:
-            with job_reports.storing("The last records"), self._store.transaction() as session:
+            with storing("The last records"), self._store.transaction() as session:
                 heads = _heads(session, lines, records, wait=wait)
                 outcomes |= _take(session, heads, records, lines, taken)
         for word in words:
@@ -90,7 +93,7 @@ class ExitReports:
 
     def _take_reports(self, word: ExitReport) -> Taken:
         return {
-            piece.stream: only(self._report_batches.take_reports([ReportCall(word.allocation_id, piece)])).acked
+            piece.stream: only(self._report_calls.take_reports([ReportCall(word.allocation_id, piece)])).acked
             for piece in word.rest
             if piece.stream == "core"
         }
@@ -101,7 +104,7 @@ def _heads(
 ) -> Sequence[Row[Any]]:
     """The attempts of these names, locked; those that somebody else holds are left out, or waited for."""
     ranks = {piece.rank for name in names for piece in lines[name]}
-    query = job_log.HEAD.order_by(Allocation.id).with_for_update(of=Allocation, skip_locked=not wait)
+    query = streams.HEAD.order_by(Allocation.id).with_for_update(of=Allocation, skip_locked=not wait)
     return session.execute(query, {"ids": list(names), "ranks": sorted(ranks)}).all()
 
 
@@ -119,7 +122,7 @@ def _take(
     pieces = [
         (head, piece) for head in heads for piece in sorted(lines[head.Allocation.id], key=lambda piece: piece.stream)
     ]
-    new = job_log.begun(session, [(h.Allocation.id, p) for h, p in pieces if p.first == 1 and p.records])
+    new = streams.begun(session, [(h.Allocation.id, p) for h, p in pieces if p.first == 1 and p.records])
     notes = log_store.Notes()
     for head, piece in pieces:
         allocation: Allocation = head.Allocation
@@ -127,9 +130,9 @@ def _take(
         if (allocation.id, piece.stream) in new:
             new.remove((allocation.id, piece.stream))  # what else comes of this stream is no longer its beginning
         else:
-            fresh, upto = job_log.unseen(session, allocation.id, piece)
+            fresh, upto = streams.unseen(session, allocation.id, piece)
         taken[allocation.id][piece.stream] = upto
-        written = job_log.lines_of(session, allocation, piece, fresh, head.names or {})
+        written = logs.lines_of(session, allocation, piece, fresh, head.names or {})
         notes.add(allocation.task_id, allocation.id, written)
     notes.write(session)
     return {head.Allocation.id: taken[head.Allocation.id] for head in heads}

@@ -1,0 +1,116 @@
+"""Stores checkpoints that jobs report, and what their reports decide."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Allocation, Checkpoint, Trial
+from trainmaster.master.services import bounds
+from trainmaster.master.services.clock import from_epoch, now
+from trainmaster.master.services.files.declared_storage import ELSEWHERE, believed, is_bucket, number_of
+from trainmaster.master.services.files.user_files import check_id
+from trainmaster.master.services.ingest.streams import Json
+from trainmaster.master.services.metrics import metric_reports
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
+
+
+@dataclass(frozen=True)
+class RecordContext:
+    """The destination of the records of one report."""
+
+    session: Session
+    orchestrator: ExperimentOrchestrator
+    trial: Trial
+    allocation: Allocation
+
+
+def no_number(validation: Json | None, name: str) -> str | None:
+    """The searcher's metric of a validation, as trials keep it, where that is NaN or infinite."""
+    shown = validation["metrics"]["avgMetrics"].get(name) if validation else None
+    return shown if isinstance(shown, str) and shown in metric_reports.SPECIAL else None
+
+
+def take_checkpoint(intake: RecordContext, record: Json) -> None:
+    resources = {str(path): int(size) for path, size in dict(record.get("resources") or {}).items()}
+    steps = int(record.get("steps_completed") or 0)
+    row = Checkpoint(
+        uuid=check_id(intake.orchestrator.settings, str(record["uuid"])),
+        allocation_id=intake.allocation.id,
+        report_time=from_epoch(float(record["t"])) if "t" in record else now(),
+        steps_completed=steps,
+        resources=resources,
+        ckpt_metadata={"steps_completed": steps, **dict(record.get("metadata") or {})},
+        storage=_storage(intake, record),
+    )
+    add_checkpoint(intake.orchestrator, intake.trial, row)
+
+
+def _storage(intake: RecordContext, record: Json) -> Json:
+    """The experiment's storage; for files that a job reports elsewhere a placeholder, which the master never
+    touches."""
+    said = record.get("storage")
+    config = intake.orchestrator.row.config
+    found = believed(config, said) if isinstance(said, dict) or said is None else None
+    if found is not None:
+        return found
+    if isinstance(said, dict) and is_bucket(said):
+        return dict(said)
+    intake.orchestrator.say(
+        intake.trial.task_id,
+        f"Checkpoint {record['uuid']} is kept in a storage that the experiment's configuration does not name: this "
+        "master neither reads nor removes its files.",
+        "WARNING",
+    )
+    return dict(ELSEWHERE)
+
+
+def add_checkpoint(orchestrator: ExperimentOrchestrator, trial: Trial, checkpoint: Checkpoint) -> None:
+    """A finished checkpoint of a trial; reporting it again changes nothing. Raises Invalid for too many files, and for
+    too much metadata."""
+    bounds.check_files(checkpoint.resources)
+    bounds.check_metadata(checkpoint.ckpt_metadata)
+    session = orchestrator.session
+    known = session.get(Checkpoint, checkpoint.uuid)
+    if known is not None:
+        if known.trial_id != trial.id:
+            text = f"Checkpoint {checkpoint.uuid} is another trial's, and is left out: each needs an id of its own."
+            orchestrator.say(trial.task_id, text, "WARNING")
+        return
+    checkpoint.trial_id, checkpoint.experiment_id, checkpoint.task_id = trial.id, trial.experiment_id, trial.task_id
+    checkpoint.state, checkpoint.storage_id = "COMPLETED", number_of(session, checkpoint.storage)
+    checkpoint.size = sum(checkpoint.resources.values())
+    shown = trial.latest_validation
+    if shown and shown["totalBatches"] == checkpoint.steps_completed:
+        checkpoint.validation = shown["metrics"]["avgMetrics"]
+        value = metric_reports.number((checkpoint.validation or {}).get(orchestrator.row.searcher_metric))
+        checkpoint.metric = value if value is not None and math.isfinite(value) else None
+    session.add(checkpoint)
+    trial.latest_checkpoint = checkpoint.uuid
+    trial.checkpoint_count += 1
+    trial.checkpoint_size += checkpoint.size
+    orchestrator.row.checkpoint_count += 1
+    orchestrator.row.checkpoint_size += checkpoint.size
+    session.flush()
+
+
+def take_checkpoint_deleted(intake: RecordContext, record: Json) -> None:
+    checkpoint = intake.orchestrator.session.get(Checkpoint, uuid.UUID(str(record["uuid"])))
+    if checkpoint is None or checkpoint.trial_id != intake.trial.id or checkpoint.state == "DELETED":
+        return
+    for row in (intake.trial, intake.orchestrator.row):
+        row.checkpoint_count -= 1
+        row.checkpoint_size -= checkpoint.size
+    checkpoint.state, checkpoint.resources, checkpoint.size = "DELETED", {}, 0
+    if intake.trial.latest_checkpoint == checkpoint.uuid:
+        intake.trial.latest_checkpoint = latest_checkpoint(intake.orchestrator.session, intake.trial.id)
+
+
+def latest_checkpoint(session: Session, trial_id: int) -> uuid.UUID | None:
+    """The checkpoint that a trial would continue from."""
+    query = select(Checkpoint.uuid).where(Checkpoint.trial_id == trial_id, Checkpoint.state == "COMPLETED")
+    return session.scalar(query.order_by(Checkpoint.report_time.desc()).limit(1))
