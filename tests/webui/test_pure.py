@@ -16,7 +16,7 @@ from tests.support.master import MasterProcess
 from tests.support.webui.chromium import visiting
 from trainmaster.master.api.webui import FILES
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import filter_line
+from trainmaster.master.services.views import filter_line
 
 pytestmark = pytest.mark.browser
 Call = Callable[..., Any]

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Shape
-from trainmaster.master.services.experiments import checkpoint_table
+from trainmaster.master.services.views import checkpoint_table
 
 router = APIRouter(prefix="/api/x1", tags=["checkpoints"])
 

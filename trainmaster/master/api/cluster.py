@@ -25,7 +25,7 @@ from trainmaster.master.services.logs.log_store import LEVELS
 from trainmaster.master.services.logs.master_log import RECENT, MasterLogLine
 from trainmaster.master.services.orchestration.task_orchestrator import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
 from trainmaster.master.services.removal import checkpoint_gc
-from trainmaster.master.services.resources import slot_usage
+from trainmaster.master.services.views import slot_usage
 from trainmaster.texts import csv_cell
 
 router = APIRouter(tags=["cluster"])

@@ -12,10 +12,10 @@ from trainmaster.master.api.shapes import Shape
 from trainmaster.master.api.view_shapes import Curves, MetricName
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import comparison
-from trainmaster.master.services.experiments.comparison import EXPERIMENTS, TRIALS, Compared, Wanted
-from trainmaster.master.services.experiments.experiment_table import cell
 from trainmaster.master.services.metrics.series import Named
+from trainmaster.master.services.views import comparison
+from trainmaster.master.services.views.comparison import EXPERIMENTS, TRIALS, Compared, Wanted
+from trainmaster.master.services.views.experiment_table import cell
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
 

@@ -19,11 +19,11 @@ from trainmaster.master.api.view_shapes import (
 )
 from trainmaster.master.db.tables import Story
 from trainmaster.master.services.clock import epoch
-from trainmaster.master.services.experiments.board import Board, CurvesWanted
-from trainmaster.master.services.experiments.experiment_story import WantedEvents
-from trainmaster.master.services.experiments.experiment_table import cell
-from trainmaster.master.services.metrics.curves import CurveGrid
 from trainmaster.master.services.metrics.series import Named
+from trainmaster.master.services.views.board import Board, CurvesWanted
+from trainmaster.master.services.views.curves import CurveGrid
+from trainmaster.master.services.views.experiment_story import WantedEvents
+from trainmaster.master.services.views.experiment_table import cell
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
 

@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.view_shapes import HomeAnswer, HomeExperiment, HomePool, HomeTask
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.experiments.experiment_table import cell
-from trainmaster.master.services.experiments.home import Entry, TaskEntry
+from trainmaster.master.services.views.experiment_table import cell
+from trainmaster.master.services.views.home import Entry, TaskEntry
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
 

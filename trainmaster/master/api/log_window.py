@@ -15,7 +15,7 @@ from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.logs.log_store import StoredLine
-from trainmaster.master.services.logs.log_window import Find, LogExcerpt, LogPlace
+from trainmaster.master.services.views.log_window import Find, LogExcerpt, LogPlace
 
 router = APIRouter(prefix="/api/x1", tags=["tasks"])
 MOST = 1000  # lines before a place, and behind it

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Shape
-from trainmaster.master.services.experiments.rung_race import RungEvent
+from trainmaster.master.services.views.rung_race import RungEvent
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
 

@@ -24,12 +24,12 @@ from trainmaster.master.api.view_shapes import (
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import trial_view
-from trainmaster.master.services.experiments.attempts_view import AttemptView
-from trainmaster.master.services.experiments.experiment_table import cell
-from trainmaster.master.services.experiments.trial_view import TrialView
 from trainmaster.master.services.logs.log_store import StoredLine
 from trainmaster.master.services.metrics.series import Named
+from trainmaster.master.services.views import trial_view
+from trainmaster.master.services.views.attempts_view import AttemptView
+from trainmaster.master.services.views.experiment_table import cell
+from trainmaster.master.services.views.trial_view import TrialView
 
 router = APIRouter(prefix="/api/x1", tags=["trials"])
 

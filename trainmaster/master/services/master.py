@@ -25,23 +25,14 @@ from trainmaster.master.services.events.log_watch import LogWatch
 from trainmaster.master.services.events.updates import UpdateNumbers
 from trainmaster.master.services.events.webhook_deliveries import WebhookDeliveries
 from trainmaster.master.services.events.webhooks import SiteWebhooks
-from trainmaster.master.services.experiments.attempts_view import AttemptsViews
-from trainmaster.master.services.experiments.board import Boards
 from trainmaster.master.services.experiments.bulk_actions import BulkActions
-from trainmaster.master.services.experiments.checkpoint_table import CheckpointTable
-from trainmaster.master.services.experiments.comparison import Comparisons
 from trainmaster.master.services.experiments.continuation import Continuation
 from trainmaster.master.services.experiments.creation import ExperimentCreation
 from trainmaster.master.services.experiments.experiment_edits import ExperimentEdits
 from trainmaster.master.services.experiments.experiment_search import ExperimentSearch
-from trainmaster.master.services.experiments.experiment_story import ExperimentStory
-from trainmaster.master.services.experiments.experiment_table import ExperimentTable
 from trainmaster.master.services.experiments.experiments import Experiments
-from trainmaster.master.services.experiments.home import HomePages
 from trainmaster.master.services.experiments.project_columns import ProjectColumns
-from trainmaster.master.services.experiments.rung_race import RungRaces
 from trainmaster.master.services.experiments.runs import Runs
-from trainmaster.master.services.experiments.trial_view import TrialViews
 from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.experiments.unmanaged import UnmanagedTrainings
 from trainmaster.master.services.files.archives import ContextArchives
@@ -54,8 +45,6 @@ from trainmaster.master.services.ingest.records import JobRecords
 from trainmaster.master.services.ingest.single_calls import SingleCalls
 from trainmaster.master.services.logs.log_blocks import LogBlocks
 from trainmaster.master.services.logs.log_store import LogStore
-from trainmaster.master.services.logs.log_window import LogWindows
-from trainmaster.master.services.metrics.curves import Curves
 from trainmaster.master.services.metrics.metric_names import MetricLists
 from trainmaster.master.services.metrics.metric_reports import MetricReports
 from trainmaster.master.services.metrics.profiler import ProfilerSeries
@@ -77,8 +66,6 @@ from trainmaster.master.services.removal.removal import Removal
 from trainmaster.master.services.removal.retention import LogRetention
 from trainmaster.master.services.resources.agents import Agents
 from trainmaster.master.services.resources.job_queue import JobQueue
-from trainmaster.master.services.resources.node_failures import NodeFailureList
-from trainmaster.master.services.resources.slot_usage import SlotUsage
 from trainmaster.master.services.scheduling.feasibility import Feasibility
 from trainmaster.master.services.scheduling.job_spec import JobSpecs
 from trainmaster.master.services.scheduling.observations import Observations
@@ -90,6 +77,19 @@ from trainmaster.master.services.tasks.idle import IdleTasks
 from trainmaster.master.services.tasks.proxies import JobServices
 from trainmaster.master.services.tasks.standalone import StandaloneTasks
 from trainmaster.master.services.tasks.task_creation import TaskCreation
+from trainmaster.master.services.views.attempts_view import AttemptsViews
+from trainmaster.master.services.views.board import Boards
+from trainmaster.master.services.views.checkpoint_table import CheckpointTable
+from trainmaster.master.services.views.comparison import Comparisons
+from trainmaster.master.services.views.curves import Curves
+from trainmaster.master.services.views.experiment_story import ExperimentStory
+from trainmaster.master.services.views.experiment_table import ExperimentTable
+from trainmaster.master.services.views.home import HomePages
+from trainmaster.master.services.views.log_window import LogWindows
+from trainmaster.master.services.views.node_failures import NodeFailureList
+from trainmaster.master.services.views.rung_race import RungRaces
+from trainmaster.master.services.views.slot_usage import SlotUsage
+from trainmaster.master.services.views.trial_view import TrialViews
 
 
 @dataclass

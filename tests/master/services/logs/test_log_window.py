@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tests.master.services.logs.test_log_blocks import FILTERS, LINES, START, compact, write
 from tests.support.attempts import Attempts
-from trainmaster.master.services.logs import log_blocks, log_outline, log_store
-from trainmaster.master.services.logs.log_outline import Outlines
+from trainmaster.master.services.logs import log_blocks, log_store
 from trainmaster.master.services.logs.log_store import LogFilter, NewLogLine, StoredLine
-from trainmaster.master.services.logs.log_window import Find, LogExcerpt, LogPlace, LogWindows
+from trainmaster.master.services.views import log_outline
+from trainmaster.master.services.views.log_outline import Outlines
+from trainmaster.master.services.views.log_window import Find, LogExcerpt, LogPlace, LogWindows
 
 BATCHES = st.lists(st.lists(LINES, min_size=1, max_size=30) | st.none(), min_size=1, max_size=6)
 

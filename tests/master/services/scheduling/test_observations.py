@@ -17,10 +17,10 @@ from trainmaster.master.lifecycle.cancellation import Doubt, doubt
 from trainmaster.master.services.allocations import endings, leases
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict
-from trainmaster.master.services.experiments import attempts_view
 from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.scheduling import observations
 from trainmaster.master.services.scheduling.observations import LEAVE_TIME, ORPHAN_GRACE, Memory, ObservedChanges
+from trainmaster.master.services.views import attempts_view
 
 QUIET = 20.0
 

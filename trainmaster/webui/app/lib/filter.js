@@ -1,6 +1,6 @@
 /**
  * The filter line, split into its terms for chips and switches. What the terms mean is the master's business
- * (`services/experiments/filter_line.py`), which reads the same line.
+ * (`services/views/filter_line.py`), which reads the same line.
  */
 
 /**

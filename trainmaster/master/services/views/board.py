@@ -24,12 +24,13 @@ from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments import experiments
-from trainmaster.master.services.experiments.experiment_table import LONGEST_TEXT, cell
 from trainmaster.master.services.experiments.experiments import ExperimentView
-from trainmaster.master.services.metrics import curves, series
-from trainmaster.master.services.metrics.curves import CurveGrid
+from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
+from trainmaster.master.services.views import curves
+from trainmaster.master.services.views.curves import CurveGrid
+from trainmaster.master.services.views.experiment_table import LONGEST_TEXT, cell
 
 BASE = (
     "id",

@@ -38,9 +38,10 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import experiments, filter_line
+from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.experiment_search import as_number, measured_column
-from trainmaster.master.services.experiments.filter_line import Term
+from trainmaster.master.services.views import filter_line
+from trainmaster.master.services.views.filter_line import Term
 
 Columns = TypeVarTuple("Columns")
 _e, _t = Experiment.__table__.c, Trial.__table__.c

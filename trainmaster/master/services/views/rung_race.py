@@ -20,10 +20,10 @@ from trainmaster.master.search import Arrival, BracketRanking, SearchError
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.experiments.board import SearchGoal
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
+from trainmaster.master.services.views.board import SearchGoal
 
 GOES_ON, STOPPED, TOP, FAILED = "goes on", "stopped", "top", "failed"
 

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import task_logs
 from trainmaster.master.services.context import MasterContext
-from trainmaster.master.services.logs.log_outline import Outline, Outlines, Part
 from trainmaster.master.services.logs.log_store import LogFilter, LogStore, StoredLine, conditions
+from trainmaster.master.services.views.log_outline import Outline, Outlines, Part
 
 TRACEBACK = "Traceback (most recent call last)"  # Python prints it without a level
 _FIRST_TIME = dt.timedelta(microseconds=1)

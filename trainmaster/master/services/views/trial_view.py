@@ -13,13 +13,13 @@ from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial,
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
-from trainmaster.master.services.experiments import attempts_view
-from trainmaster.master.services.experiments.attempts_view import AttemptView
-from trainmaster.master.services.experiments.board import GROUPS, state_of
 from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.logs.log_store import LogFilter, LogStore, StoredLine
-from trainmaster.master.services.metrics import curves, series
+from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
+from trainmaster.master.services.views import attempts_view, curves
+from trainmaster.master.services.views.attempts_view import AttemptView
+from trainmaster.master.services.views.board import GROUPS, state_of
 
 MOST_METRICS = 10_000
 LAST_LINES = 20

@@ -17,8 +17,9 @@ from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.context import MasterContext
-from trainmaster.master.services.experiments import attempts_view, experiments
+from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.experiments import ExperimentView
+from trainmaster.master.services.views import attempts_view
 
 MOST = 50  # of each list
 LATELY = dt.timedelta(days=7)  # for which a failure needs its owner

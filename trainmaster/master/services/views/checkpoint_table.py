@@ -10,7 +10,7 @@ from sqlalchemy import Double, cast, func, select
 from trainmaster.master.db.tables import Checkpoint, Experiment, Trial
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.experiments.experiment_table import cell
+from trainmaster.master.services.views.experiment_table import cell
 
 MOST = 20_000  # rows
 COLUMNS = ("uuid", "trial", "steps", "metric", "size", "files", "state", "reported", "storage")

@@ -24,11 +24,12 @@ from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import experiments
-from trainmaster.master.services.experiments.board import GROUPS, JobUse, flattened, job_uses, state_of
-from trainmaster.master.services.experiments.experiment_table import cell
-from trainmaster.master.services.metrics import curves, series
-from trainmaster.master.services.metrics.curves import BATCHES, Course, CurveGrid
+from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
+from trainmaster.master.services.views import curves
+from trainmaster.master.services.views.board import GROUPS, JobUse, flattened, job_uses, state_of
+from trainmaster.master.services.views.curves import BATCHES, Course, CurveGrid
+from trainmaster.master.services.views.experiment_table import cell
 
 MOST = 20  # things
 MOST_ROWS = 5000  # of hyperparameters and of settings
