@@ -16,7 +16,7 @@ POOL = "a field of Determined's resource pools"
 ENGINE = "the agent starts containers by Docker's engine, whose address it is given"
 IMAGES = "a format of images, or the program that makes them"
 ALLOWED = {
-    "master/api/shapes.py": {
+    "master/api/schemas/entities.py": {
         "agent_docker_image": POOL,
         "agent_docker_network": POOL,
         "agent_docker_runtime": POOL,

@@ -14,8 +14,8 @@ from fastapi import FastAPI
 
 from tests.support.master import wait_for
 from trainmaster.config.limits import Limits
-from trainmaster.master.api.arrivals import BURST, KNOWN_FOR, Arrivals, FairListener
-from trainmaster.master.api.connections import RETRY_AFTER, STRANGERS, Connections
+from trainmaster.master.admission.arrivals import BURST, KNOWN_FOR, Arrivals, FairListener
+from trainmaster.master.admission.connections import RETRY_AFTER, STRANGERS, Connections
 from trainmaster.master.services.addresses import networks
 
 RATE = 4

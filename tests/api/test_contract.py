@@ -11,7 +11,7 @@ import pytest
 from tests.api.conftest import log_in
 from tests.support.api.http import Api
 from tests.support.master import MasterProcess
-from trainmaster.master.api.not_served import REFUSED
+from trainmaster.master.http.not_served import REFUSED
 
 ENDPOINTS = Path(__file__).parent.parent / "data" / "determined-0.38.1" / "endpoints.csv"
 NOBODY = "99999999"  # the number of no thing

@@ -17,7 +17,7 @@ from tests.support.api.http import Api
 from tests.support.api.jobs import Job, config, jobs_of
 from tests.support.bound import bind
 from tests.support.master import MasterProcess, wait_for
-from trainmaster.master.services.group_commit import Alone, only
+from trainmaster.master.services.batches import CannotBatch, single
 from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.records import ReportAnswer
 from trainmaster.master.services.ingest.streams import StreamBatch
@@ -97,8 +97,8 @@ def test_attempts_of_one_trial_share_no_transaction(master: MasterProcess, user:
     (taken,) = (outcome for outcome in outcomes if isinstance(outcome, ReportAnswer))
     assert taken.acked == 2
     for call, outcome in zip((straggling, going_on), outcomes, strict=True):
-        if isinstance(outcome, Alone):
-            assert only(bind(Store(engine)).report_calls.take_reports([call])).acked == 2
+        if isinstance(outcome, CannotBatch):
+            assert single(bind(Store(engine)).report_calls.take_reports([call])).acked == 2
     loss = trial(user, job)["summaryMetrics"]["avg_metrics"]["loss"]
     assert (loss["count"], loss["sum"], loss["max"]) == (4, 10.0, 4.0)
 
@@ -112,7 +112,7 @@ def test_who_waits_for_another_builds_on_what_it_has_done(user: Api, engine: Eng
         one = threads.submit(bind(held).report_calls.take_reports, [sent(job, second)])
         assert held.stored.wait(30)
         (left,) = bind(Store(engine)).report_calls.take_reports([sent(job, second, third)], wait=False)
-        assert isinstance(left, Alone)
+        assert isinstance(left, CannotBatch)
         again = threads.submit(bind(Store(engine)).report_calls.take_reports, [sent(job, second, third)])
         wait_for(lambda: waiters(engine), "the other to wait for a lock")
         held.go.set()
@@ -177,4 +177,4 @@ def test_what_may_lead_to_more_is_left_alone_by_others(engine: Engine, jobs: Seq
         sent(others[0], others[0].training(2, loss=2.0), {"t": 1.0, "kind": "progress", "progress": 0.5}),
     ]
     outcomes = bind(Store(engine)).report_calls.take_reports(calls, wait=False)
-    assert [type(outcome) for outcome in outcomes] == [ReportAnswer, Alone, Alone, Alone, Alone]
+    assert [type(outcome) for outcome in outcomes] == [ReportAnswer, CannotBatch, CannotBatch, CannotBatch, CannotBatch]

@@ -20,9 +20,9 @@ from tests.support.api.http import Api
 from tests.support.api.jobs import Job, config, create, jobs_of
 from tests.support.api.people import assigned, give, person, workspace_of
 from tests.support.master import MasterProcess, serving, wait_for
+from trainmaster.master.admission.read_turns import BURST, READS, ReadTurns
+from trainmaster.master.admission.strangers import MOST_STRANGERS, STRANGERS_OF_ADDRESS
 from trainmaster.master.api import live
-from trainmaster.master.api.read_turns import BURST, READS, ReadTurns
-from trainmaster.master.api.strangers import MOST_STRANGERS, STRANGERS_OF_ADDRESS
 from trainmaster.master.db.access import RoleAssignment
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine

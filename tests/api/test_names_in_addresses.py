@@ -17,7 +17,7 @@ from trainmaster.config.messages import ConfigError
 from trainmaster.config.names import no_segment, only_dots
 from trainmaster.config.overrides import override
 from trainmaster.config.source import read
-from trainmaster.master.api.permissions import ENDPOINTS
+from trainmaster.master.http.permissions import ENDPOINTS
 
 NAMES = (
     "plain", "two words", "ä 好 🙂", "50%", "%2F", "%2e%2e", "a.b", "...", "a+b", "a?b#c", "a&b=c", "a;b", 'a"b',

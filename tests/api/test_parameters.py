@@ -16,8 +16,8 @@ from tests.support.api.http import Answer, Api
 from tests.support.api.jobs import Job, config, create
 from tests.support.master import MasterProcess
 from trainmaster.client.session_calls import hashed
-from trainmaster.master.api import gateway
-from trainmaster.master.api.not_served import REFUSED
+from trainmaster.master.http import grpc_gateway
+from trainmaster.master.http.not_served import REFUSED
 
 TABLE = Path(__file__).parent.parent / "data" / "determined-0.38.1" / "parameters.csv"
 EXPERIMENTS = "/api/v1/experiments"
@@ -86,17 +86,17 @@ def test_every_parameter_of_determined_is_known(described: dict[str, dict[str, d
     assert len(rows) > 170
     for row in rows:
         assert row.json in described[f"{row.method} {re.sub(r'{[^}]*}', '{}', row.path)}"], row
-        assert gateway.json_name(row.name) == row.json
+        assert grpc_gateway.json_name(row.name) == row.json
 
 
 def test_the_gateway_knows_which_parameters_are_lists(described: dict[str, dict[str, dict[str, Any]]]) -> None:
     """And no parameter of the API has a name of its own beside Determined's way to write names."""
     for endpoint, taken in described.items():
-        if not endpoint.partition(" ")[2].startswith(gateway.PREFIXES):
+        if not endpoint.partition(" ")[2].startswith(grpc_gateway.PREFIXES):
             continue
         for name, schema in taken.items():
-            assert gateway.json_name(name) == name, (endpoint, name)
-            assert (schema.get("type") == "array") == (name in gateway.LISTS), (endpoint, name)
+            assert grpc_gateway.json_name(name) == name, (endpoint, name)
+            assert (schema.get("type") == "array") == (name in grpc_gateway.LISTS), (endpoint, name)
 
 
 def test_a_value_that_cannot_be_meant_is_refused_by_either_name(admin: Api) -> None:

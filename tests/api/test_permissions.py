@@ -13,8 +13,8 @@ import pytest
 from tests.support.api.http import TIMEOUT, Api
 from tests.support.api.jobs import config
 from tests.support.api.people import give, person
-from trainmaster.master.api.permissions import ENDPOINTS, MASKED, Rule
 from trainmaster.master.app import PARTS
+from trainmaster.master.http.permissions import ENDPOINTS, MASKED, Rule
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, ROLES, Permission, Role
 
 Json = dict[str, Any]

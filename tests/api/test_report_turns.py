@@ -11,8 +11,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from trainmaster.master.api import error_envelope, report_turns
-from trainmaster.master.api.report_turns import (
+from trainmaster.master.admission import report_queue
+from trainmaster.master.admission.report_queue import (
     LARGE,
     LARGE_PLACES,
     LATELY,
@@ -25,6 +25,7 @@ from trainmaster.master.api.report_turns import (
     ReportTurns,
 )
 from trainmaster.master.db.request_context import CURRENT, RequestContext
+from trainmaster.master.http import error_envelope
 from trainmaster.master.services.errors import TooSlow, Unavailable
 
 SPOOL = LARGE + 1
@@ -154,7 +155,7 @@ def test_one_job_cannot_take_all_places_in_the_queue() -> None:
 
 
 def test_bodies_that_wait_take_so_much_memory_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_turns, "MOST_BYTES", 3 * SPOOL)
+    monkeypatch.setattr(report_queue, "MOST_BYTES", 3 * SPOOL)
 
     async def story(reports: Reports, _: Clock) -> None:
         await reports.come(*names(TOGETHER + 3))

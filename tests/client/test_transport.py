@@ -14,8 +14,8 @@ from tests.support.master import free_port
 from tests.support.scripted_server import Answer, serving
 from trainmaster.client.errors import APIError, ClientError, MasterUnreachable, NoSuchThing, NotAllowed, NotLoggedIn
 from trainmaster.client.transport import Transport, canonical_url
-from trainmaster.master.api.error_envelope import stream_error
 from trainmaster.master.db.watchdog import DatabaseUnavailable
+from trainmaster.master.http.error_envelope import stream_error
 
 UNAVAILABLE = Answer(503, b'{"message": "The database does not answer now."}')
 EXPIRED = Answer(401, b'{"error": {"code": 16, "reason": "Unauthenticated", "error": "The session has expired."}}')

@@ -20,8 +20,8 @@ from trainmaster.client import credentials
 from trainmaster.client import login as logins
 from trainmaster.client.errors import ClientError
 from trainmaster.client.session_calls import hashed
-from trainmaster.master.services.access.password_checks import AT_ONCE, MOST_WAITING, PasswordChecks
-from trainmaster.master.services.access.password_guesses import NETWORK, PasswordGuesses
+from trainmaster.master.admission.password_checks import AT_ONCE, MOST_WAITING, PasswordChecks
+from trainmaster.master.admission.password_guesses import NETWORK, PasswordGuesses
 from trainmaster.master.services.errors import Busy
 
 LOGIN = "/api/v1/auth/login"

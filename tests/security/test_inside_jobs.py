@@ -12,7 +12,7 @@ from tests.support.api.http import Api
 from tests.support.api.jobs import Job, config, create, jobs_of
 from tests.support.api.people import give, person, workspace_of
 from tests.support.master import MasterProcess, wait_for
-from trainmaster.master.api.permissions import ENDPOINTS, Rule, closed_inside
+from trainmaster.master.http.permissions import ENDPOINTS, Rule, closed_inside
 
 CLOSED = sorted(key for key in ENDPOINTS if closed_inside(key) and ENDPOINTS[key] not in (Rule.OPEN, Rule.AGENT))
 EDITOR, CLUSTER_ADMIN = 5, 1

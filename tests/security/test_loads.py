@@ -27,14 +27,14 @@ from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.config import source
 from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
-from trainmaster.master.api.cancellation import _Client
-from trainmaster.master.api.connections import Connections
-from trainmaster.master.api.error_envelope import steady
-from trainmaster.master.api.job_calls import BURST, Pace
+from trainmaster.master.admission.connections import Connections
+from trainmaster.master.admission.request_shares import Shares
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.request_context import RequestContext
-from trainmaster.master.services.access.request_shares import Shares
+from trainmaster.master.http.error_envelope import AnsweredErrors
+from trainmaster.master.http.job_calls import BURST, Pace
+from trainmaster.master.http.statement_cancellation import _Client
 from trainmaster.master.services.errors import Busy
 
 Json = dict[str, Any]
@@ -437,7 +437,7 @@ def test_a_connection_outlives_a_bug() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connections = Connections(Limits(), 1000)
-        made = uvicorn.Config(steady(app), http=connections.protocol, log_config=None, lifespan="off")  # type: ignore[arg-type]
+        made = uvicorn.Config(AnsweredErrors(app), http=connections.protocol, log_config=None, lifespan="off")  # type: ignore[arg-type]
         server = uvicorn.Server(made)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

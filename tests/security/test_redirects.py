@@ -14,9 +14,9 @@ import pytest
 from tests.support.api.http import Api
 from tests.support.master import MasterProcess
 from trainmaster.master import api
-from trainmaster.master.api import cookies
-from trainmaster.master.api.origins import Portal
-from trainmaster.master.api.redirects import HOME, inside
+from trainmaster.master.http import cookies
+from trainmaster.master.http.origins import StripPortalPrefix
+from trainmaster.master.http.redirects import HOME, inside
 
 SOURCES = sorted(Path(api.__path__[0]).glob("*.py"))
 TASK = "00000000-0000-4000-8000-000000000000"
@@ -96,7 +96,7 @@ def test_a_portal_s_prefix_is_cut_from_both_paths_at_the_same_place() -> None:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             seen.append((scope["path"], scope["raw_path"]))
 
-        asyncio.run(Portal(app)({"type": "http", "path": path, "raw_path": raw}, None, None))  # type: ignore[arg-type]
+        asyncio.run(StripPortalPrefix(app)({"type": "http", "path": path, "raw_path": raw}, None, None))  # type: ignore[arg-type]
         return seen[0]  # type: ignore[no-any-return]
 
     assert cut(b"/node/h/8080/ui/a%20b", "/node/h/8080/ui/a b") == ("/ui/a b", b"/ui/a%20b")

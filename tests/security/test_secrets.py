@@ -17,9 +17,9 @@ from tests.support.api.jobs import config, create, jobs_of
 from tests.support.api.people import give, person
 from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.config.secrets import MASK
-from trainmaster.master.api.permissions import ENDPOINTS, Rule
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
+from trainmaster.master.http.permissions import ENDPOINTS, Rule
 
 Json = dict[str, Any]
 VIEWER = 4

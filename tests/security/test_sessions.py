@@ -31,7 +31,7 @@ from trainmaster.cli.terminal import Plain, clean
 from trainmaster.client.session_calls import hashed
 from trainmaster.config.master import parse_master
 from trainmaster.master import serve
-from trainmaster.master.api.guard import Behind, Guard
+from trainmaster.master.http.guard import Behind, Guard
 from trainmaster.master.services.access.identity import Alive, Identities
 from trainmaster.master.services.store import Store
 

@@ -20,10 +20,10 @@ from tests.support.api.jobs import Job, create, jobs_of
 from tests.support.master import MasterProcess, wait_for
 from tests.support.security.bodies import BODIES
 from trainmaster.master import app
-from trainmaster.master.api.field_limits import ELSEWHERE, LENGTHS
-from trainmaster.master.api.job_route import JobRoute
-from trainmaster.master.api.permissions import ENDPOINTS, Rule
-from trainmaster.master.api.shapes import Storable
+from trainmaster.master.http.field_limits import ELSEWHERE, LENGTHS
+from trainmaster.master.http.job_route import JobRoute
+from trainmaster.master.http.messages import Storable
+from trainmaster.master.http.permissions import ENDPOINTS, Rule
 from trainmaster.master.services.errors import Invalid
 
 Json = dict[str, Any]

@@ -26,14 +26,14 @@ from tests.support.api.jobs import Job
 from tests.support.master import MasterProcess, wait_for
 from trainmaster.config.limits import Limits
 from trainmaster.master import api, app
+from trainmaster.master.admission.request_shares import Shares
 from trainmaster.master.api.agents import _yard
-from trainmaster.master.api.caller_threads import STRANGERS, CallerThreads
-from trainmaster.master.api.dependencies import _shared, stranger
-from trainmaster.master.api.job_route import JobRoute
-from trainmaster.master.api.permissions import ENDPOINTS
 from trainmaster.master.db.request_context import CURRENT, RequestContext
+from trainmaster.master.http.caller_threads import STRANGERS, CallerThreads
+from trainmaster.master.http.dependencies import _shared, stranger
+from trainmaster.master.http.job_route import JobRoute
+from trainmaster.master.http.permissions import ENDPOINTS
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.access.request_shares import Shares
 
 SOURCES = sorted(Path(api.__path__[0]).glob("*.py"))
 MANY = 60  # requests: more than the master has threads
@@ -123,7 +123,7 @@ def test_every_coroutine_of_the_table_of_permissions_is_known_here() -> None:
         for route in routes()
         if iscoroutinefunction(route.endpoint)
         for key in keys(route) & set(ENDPOINTS)
-        if route.endpoint.__module__ != "trainmaster.master.api.not_served" and not route.path.startswith(PROXIED)
+        if route.endpoint.__module__ != "trainmaster.master.http.not_served" and not route.path.startswith(PROXIED)
     }
     assert found == set(LOOKS) | set(NO_LOOKS)
 

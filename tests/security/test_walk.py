@@ -21,9 +21,9 @@ from tests.support.api.people import give, person, workspace_of
 from tests.support.master import MasterProcess, wait_for
 from tests.support.security.bodies import BODIES
 from tests.support.security.victim import Victim, fingerprint, make
-from trainmaster.master.api.permissions import ENDPOINTS, MASKED, Rule
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
+from trainmaster.master.http.permissions import ENDPOINTS, MASKED, Rule
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
 
 Json = dict[str, Any]

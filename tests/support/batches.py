@@ -12,8 +12,8 @@ from tests.support.attempts import Attempts
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db.tables import Experiment, ModelDefinition
 from trainmaster.master.services.allocations.leases import LeaseRequest
+from trainmaster.master.services.batches import CannotBatch
 from trainmaster.master.services.errors import ServiceError
-from trainmaster.master.services.group_commit import Alone
 from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.exits import ExitReport
 
@@ -63,8 +63,8 @@ def taken(take: Callable[..., Sequence[Any]], calls: Sequence[Any]) -> list[Any]
     try:
         outcomes = take(calls, wait=len(calls) == 1)
     except ServiceError as error:
-        outcomes = [Alone() if len(calls) > 1 else error for _ in calls]
+        outcomes = [CannotBatch() if len(calls) > 1 else error for _ in calls]
     return [
-        taken(take, [call])[0] if isinstance(outcome, Alone) else outcome
+        taken(take, [call])[0] if isinstance(outcome, CannotBatch) else outcome
         for call, outcome in zip(calls, outcomes, strict=True)
     ]

@@ -21,7 +21,7 @@ from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.master import MasterConfig
 from trainmaster.config.shapes import Section
 from trainmaster.config.task import TaskConfig
-from trainmaster.master.api import not_served
+from trainmaster.master.http import not_served
 
 PAGE = ROOT / "docs" / "compatibility.md"
 ENDPOINTS = ROOT / "tests" / "data" / "determined-0.38.1" / "endpoints.csv"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from inspect import iscoroutinefunction
 
 from fastapi import APIRouter, FastAPI
@@ -16,36 +15,29 @@ from trainmaster.master.api import (
     agents,
     auth,
     bulk,
-    cancellation,
     checkpoint_files,
     checkpoint_table,
     checkpoints,
     cluster,
     commands,
     compare,
-    conditional,
-    docs,
-    error_envelope,
     experiment_edits,
     experiment_search,
     experiment_table,
     experiment_views,
     experiments,
     files,
-    gateway,
     generic_tasks,
     harness,
     home_view,
     interactive,
     job_reports,
     jobs,
-    limits,
     live,
     log_window,
     machine_view,
     master,
     model_registry,
-    not_served,
     pages,
     passwords,
     policies,
@@ -70,11 +62,16 @@ from trainmaster.master.api import (
     webui,
     workspaces,
 )
-from trainmaster.master.api.dependencies import Senders, ServedMaster, admit_large
-from trainmaster.master.api.guard import Guard
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
 from trainmaster.master.db.request_context import worked
+from trainmaster.master.http import (
+    api_docs,
+    error_envelope,
+    not_served,
+)
+from trainmaster.master.http.dependencies import ServedMaster
+from trainmaster.master.http.guard import Guard
 from trainmaster.master.services.live_changes import CHANNEL as LIVE_CHANNEL
 from trainmaster.master.services.store import CHANNEL
 
@@ -173,18 +170,7 @@ def make_app(engine: Engine, master: ServedMaster) -> FastAPI:
     app.state.guard = Guard(master)
     app.state.pages = live.Pages(master, app.state.guard)
     error_envelope.install(app)
-    app.add_middleware(gateway.Gateway)
-    app.add_middleware(conditional.Conditional)
-    app.add_middleware(
-        limits.BodyLimit,
-        limits=master.settings.limits,
-        admit=partial(admit_large, master),
-        senders=Senders(master),
-    )
-    app.add_middleware(
-        cancellation.Cancellation, longest=float(master.settings.limits.statement)
-    )  # outermost: it sees all requests
-    docs.install(app)
+    api_docs.install(app)
     for part in PARTS:
         _note_work(part.router)
         app.include_router(part.router)

@@ -23,12 +23,9 @@ from starlette.types import ASGIApp
 
 from trainmaster.config.limits import enforce
 from trainmaster.config.master import Database, MasterConfig
-from trainmaster.master.api.arrivals import Arrivals, FairListener
-from trainmaster.master.api.connections import Connections, raise_descriptors
-from trainmaster.master.api.dependencies import ServedMaster
-from trainmaster.master.api.error_envelope import steady
-from trainmaster.master.api.origins import Apart, Forwarded, Portal
-from trainmaster.master.api.security_headers import Answers
+from trainmaster.master.admission.arrivals import Arrivals, FairListener
+from trainmaster.master.admission.connections import Connections, raise_descriptors
+from trainmaster.master.admission.request_shares import Shares
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
 from trainmaster.master.db.binaries import NoServer
@@ -36,9 +33,10 @@ from trainmaster.master.db.embedded import EmbeddedServer, ServerFailed
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.folder_lease import FolderHeld, FolderLease
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, Watchdog, in_short
+from trainmaster.master.http.dependencies import ServedMaster
+from trainmaster.master.http.stack import stack, wrapped
 from trainmaster.master.services.access import bootstrap, identity
 from trainmaster.master.services.access.permissions import ROLES
-from trainmaster.master.services.access.request_shares import Shares
 from trainmaster.master.services.addresses import networks
 from trainmaster.master.services.context import Settings
 from trainmaster.master.services.logs.master_log import RECENT
@@ -88,7 +86,8 @@ def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterC
         for listener in listeners:
             listener.arrivals, listener.says_why = arrivals, tls is None
         connections = Connections(config.limits, raise_descriptors(), arrivals.logged_in)
-        server = _Server(master, url, steady(_application(config, engine, master)), connections, tls)
+        app = make_app(engine, master)
+        server = _Server(master, url, wrapped(app, stack(config, master, app.state.guard)), connections, tls)
 
         def reload() -> None:
             reload_from(site, master.store, read, lambda new: set_level(new.log.level))
@@ -100,15 +99,6 @@ def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterC
         if tls is not None:
             tls.stop()
         master.clusters.close()
-
-
-def _application(config: MasterConfig, engine: Engine, master: ServedMaster) -> ASGIApp:
-    """Builds the ASGI applications that a request passes through, the outermost last."""
-    app = make_app(engine, master)
-    entry: ASGIApp = Portal(Answers(app, app.state.guard))
-    if config.services_url is not None:
-        entry = Apart(entry, config.services_url, config.services_listener)
-    return Forwarded(entry, networks(config.trusted_proxies)) if config.trusted_proxies else entry
 
 
 @contextlib.contextmanager
@@ -358,7 +348,7 @@ class _Server(uvicorn.Server):
                 access_log=False,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=GRACEFUL,
-                proxy_headers=False,  # `origins.Forwarded` reads them, from trusted proxies only
+                proxy_headers=False,  # `origins.ProxyHeaders` reads them, from trusted proxies only
                 server_header=False,
             )
         )

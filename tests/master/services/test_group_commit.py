@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from trainmaster.master.admission.group_commit import GroupCommit
 from trainmaster.master.db.request_context import CURRENT
 from trainmaster.master.db.watchdog import DatabaseUnavailable
-from trainmaster.master.services import group_commit
+from trainmaster.master.services.batches import BatchHandler, CannotBatch, single
 from trainmaster.master.services.errors import Invalid, Unavailable
-from trainmaster.master.services.group_commit import Alone, GroupCommit, only
 
 Call = tuple[str, int]  # of whom, which
 Take = Callable[[Sequence[Call]], Sequence[str | Exception]]
@@ -42,7 +42,7 @@ def said(calls: Sequence[Call]) -> list[str | Exception]:
 
 
 def play(
-    take: group_commit.Take[Call, str],
+    take: BatchHandler[Call, str],
     story: Callable[[GroupCommit[Call, str]], Coroutine[Any, Any, None]],
     **limits: int,
 ) -> None:
@@ -77,7 +77,7 @@ def test_what_comes_meanwhile_shares_the_next_batch() -> None:
 def test_each_has_its_own_error_and_who_must_be_alone_is_a_batch_of_one() -> None:
     def some(calls: Sequence[Call]) -> list[str | Exception]:
         if len(calls) > 1:
-            return [Alone() if name == "b" else Invalid(name) if name == "c" else name for name, _ in calls]
+            return [CannotBatch() if name == "b" else Invalid(name) if name == "c" else name for name, _ in calls]
         return said(calls)
 
     take = Held(some)
@@ -100,7 +100,7 @@ def test_who_waits_alone_keeps_no_batch_waiting() -> None:
         if wait:
             assert go.wait(30)
             return said(calls)
-        return [Alone() if name == "slow" else f"{name} {number}" for name, number in calls]
+        return [CannotBatch() if name == "slow" else f"{name} {number}" for name, number in calls]
 
     async def story(group: GroupCommit[Call, str]) -> None:
         (slow,) = await begun(group.ask(("slow", 1)))
@@ -177,6 +177,6 @@ def test_there_is_an_end_to_waiting_calls() -> None:
 
 
 def test_the_outcome_of_a_batch_of_one() -> None:
-    assert only(["yes"]) == "yes"
+    assert single(["yes"]) == "yes"
     with pytest.raises(Invalid):
-        only([Invalid("no")])
+        single([Invalid("no")])

@@ -17,8 +17,9 @@ from fastapi import FastAPI
 
 from tests.support.cluster.users import ensure_users
 from tests.support.docker.engine import DockerEngine
-from trainmaster.master.api import agents, error_envelope
-from trainmaster.master.api.dependencies import ServedMaster
+from trainmaster.master.api import agents
+from trainmaster.master.http import error_envelope
+from trainmaster.master.http.dependencies import ServedMaster
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters
 from trainmaster.master.services.context import Settings, SiteDefaults
 from trainmaster.master.services.store import Store, Wakeups

@@ -16,11 +16,12 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from trainmaster.agent_protocol.messages import AGENT_ID, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.hub import INBOX_PREFIX
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import ServedMaster, Stranger, UserCaller, UsesMaster, bearer
-from trainmaster.master.api.parameters import Descending, sort_key
-from trainmaster.master.api.shapes import Body, Pagination, rfc3339
-from trainmaster.master.api.waiting import waiting
+from trainmaster.master.api.schemas.entities import Pagination
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import ServedMaster, Stranger, UserCaller, UsesMaster, bearer
+from trainmaster.master.http.messages import Body, rfc3339
+from trainmaster.master.http.parameters import Descending, sort_key
+from trainmaster.master.http.waiting import waiting
 from trainmaster.master.services.clusters import node_list
 from trainmaster.master.services.clusters.node_list import NodeShown
 from trainmaster.master.services.errors import TooLarge

@@ -11,10 +11,11 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from trainmaster.master.api import cookies
-from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster, bearer
-from trainmaster.master.api.shapes import Body, Shape, User
+from trainmaster.master.api.schemas.entities import User
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.http import cookies
+from trainmaster.master.http.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster, bearer
+from trainmaster.master.http.messages import Body, Shape
 from trainmaster.master.services import addresses
 from trainmaster.master.services.errors import Busy
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import ServedMaster, UserCaller, UsesMaster
-from trainmaster.master.api.parameters import EXPERIMENT_STATES, words
-from trainmaster.master.api.shapes import Body, Shape
+from trainmaster.master.http.dependencies import ServedMaster, UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Shape
+from trainmaster.master.http.parameters import EXPERIMENT_STATES, words
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.experiments.bulk_actions import ExperimentSelection

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header
 from fastapi.responses import StreamingResponse
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.services.removal import checkpoint_files
 from trainmaster.master.services.removal.checkpoint_files import Form
 

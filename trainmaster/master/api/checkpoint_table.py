@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.shapes import Shape
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Shape
 from trainmaster.master.services.views import checkpoint_table
 
 router = APIRouter(prefix="/api/x1", tags=["checkpoints"])

@@ -6,8 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.shapes import Body, Checkpoint, Shape
+from trainmaster.master.api.schemas.entities import Checkpoint
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Shape
 from trainmaster.master.services.errors import Invalid
 
 router = APIRouter(prefix="/api/v1/checkpoints", tags=["checkpoints"])

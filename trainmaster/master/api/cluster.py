@@ -12,12 +12,13 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import AfterValidator
 
 from trainmaster.config.secrets import masked
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.parameters import words
-from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, rfc3339
-from trainmaster.master.api.streams import line_of
-from trainmaster.master.api.waiting import NOTHING, waiting
+from trainmaster.master.api.schemas.entities import ALLOCATION_STATES
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, rfc3339
+from trainmaster.master.http.parameters import words
+from trainmaster.master.http.streams import line_of
+from trainmaster.master.http.waiting import NOTHING, waiting
 from trainmaster.master.lifecycle.states import AllocationState
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Invalid

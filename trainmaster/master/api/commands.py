@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query
 
 from trainmaster.config.secrets import masked
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster
 from trainmaster.master.api.experiments import File
-from trainmaster.master.api.parameters import Descending, Strings, sort_key
-from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, Pagination, rfc3339
+from trainmaster.master.api.schemas.entities import ALLOCATION_STATES, Pagination
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, rfc3339
+from trainmaster.master.http.parameters import Descending, Strings, sort_key
 from trainmaster.master.lifecycle.states import AllocationState
 from trainmaster.master.services.access import accounts
 from trainmaster.master.services.access.identity import Caller

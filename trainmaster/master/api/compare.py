@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.experiment_views import Across, Group, Metric, Points, curves_of
-from trainmaster.master.api.shapes import Shape
-from trainmaster.master.api.view_shapes import Curves, MetricName
+from trainmaster.master.api.schemas.views import Curves, MetricName
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Shape
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.metrics.series import Named

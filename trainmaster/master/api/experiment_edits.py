@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.shapes import Body, Experiment, Shape, Storable, rfc3339
+from trainmaster.master.api.schemas.entities import Experiment
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Shape, Storable, rfc3339
 from trainmaster.master.services.experiments.experiment_edits import ExperimentChange
 from trainmaster.master.services.removal import checkpoint_gc
 

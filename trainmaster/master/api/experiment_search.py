@@ -10,9 +10,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.shapes import Body, Experiment, Pagination, Shape, Trial, rfc3339
-from trainmaster.master.api.streams import line_of, period_of, with_errors
+from trainmaster.master.api.schemas.entities import Experiment, Pagination, Trial
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Shape, rfc3339
+from trainmaster.master.http.streams import line_of, period_of, with_errors
 from trainmaster.master.services.clock import now
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.shapes import Shape
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Shape
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
 

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.view_shapes import (
+from trainmaster.master.api.schemas.views import (
     BracketView,
     Curves,
     ExperimentBoard,
@@ -18,6 +17,7 @@ from trainmaster.master.api.view_shapes import (
     StoryEvent,
 )
 from trainmaster.master.db.tables import Story
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.views.board import Board, CurvesWanted

@@ -13,10 +13,11 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import masked
 from trainmaster.config.source import check_size
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesMaster
-from trainmaster.master.api.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
-from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial
+from trainmaster.master.api.schemas.entities import Checkpoint, Experiment, Pagination, Trial
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import AnyCaller, UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Shape
+from trainmaster.master.http.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import NotFound

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
-from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster, own_allocation
+from trainmaster.master.http.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster, own_allocation
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Forbidden
 from trainmaster.master.services.files.archives import Key

@@ -9,9 +9,9 @@ from fastapi import APIRouter
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.api.commands import contents
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.experiments import File
-from trainmaster.master.api.shapes import Body
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC
 from trainmaster.master.services.tasks.task_creation import TaskOrder
 

@@ -8,11 +8,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesMaster, own_allocation, peer_of
-from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.api.jobs import BARRIER
-from trainmaster.master.api.shapes import Body
-from trainmaster.master.api.waiting import wait_for
+from trainmaster.master.http.dependencies import AnyCaller, UserCaller, UsesMaster, own_allocation, peer_of
+from trainmaster.master.http.error_envelope import envelope
+from trainmaster.master.http.messages import Body
+from trainmaster.master.http.waiting import wait_for
 from trainmaster.master.services.allocations import harness
 from trainmaster.master.services.tasks import proxies
 

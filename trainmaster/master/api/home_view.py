@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.view_shapes import HomeAnswer, HomeExperiment, HomePool, HomeTask
+from trainmaster.master.api.schemas.views import HomeAnswer, HomeExperiment, HomePool, HomeTask
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.views.experiment_table import cell
 from trainmaster.master.services.views.home import Entry, TaskEntry

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse
 
-from trainmaster.master.api.redirects import redirect
+from trainmaster.master.http.redirects import redirect
 
 router = APIRouter(tags=["proxy"])
 

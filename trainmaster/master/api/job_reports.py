@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field, field_validator
 
-from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UsesMaster, own_allocation, peer_of
-from trainmaster.master.api.job_route import JobRoute
 from trainmaster.master.api.jobs import MAX_NODES
-from trainmaster.master.api.shapes import Storable
+from trainmaster.master.http.dependencies import AnyCaller, ServedMaster, UsesMaster, own_allocation, peer_of
+from trainmaster.master.http.job_route import JobRoute
+from trainmaster.master.http.messages import Storable
 from trainmaster.master.services.allocations.leases import LeaseRequest
 from trainmaster.master.services.ingest import calls
 from trainmaster.master.services.ingest.exits import ExitReport

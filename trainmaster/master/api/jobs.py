@@ -9,15 +9,15 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from trainmaster.master.api.dependencies import (
+from trainmaster.master.http.dependencies import (
     AnyCaller,
     ServedMaster,
     UsesMaster,
     own_allocation,
     own_trial,
 )
-from trainmaster.master.api.shapes import Body
-from trainmaster.master.api.waiting import wait_for
+from trainmaster.master.http.messages import Body
+from trainmaster.master.http.waiting import wait_for
 from trainmaster.master.services.errors import Conflict
 
 router = APIRouter(tags=["jobs"])

@@ -25,8 +25,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
-from trainmaster.master.api.connections import LIVE, LONGEST_MESSAGE
-from trainmaster.master.api.dependencies import (
+from trainmaster.master.admission.connections import LIVE, LONGEST_MESSAGE
+from trainmaster.master.admission.read_turns import ReadTurn, ReadTurns
+from trainmaster.master.admission.strangers import Strangers
+from trainmaster.master.db import changes
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.http.dependencies import (
     OPENED,
     ServedMaster,
     UserCaller,
@@ -36,13 +40,9 @@ from trainmaster.master.api.dependencies import (
     user_of,
     user_of_session,
 )
-from trainmaster.master.api.error_envelope import envelope, note_refusal
-from trainmaster.master.api.guard import Behind, Guard
-from trainmaster.master.api.permissions import ENDPOINTS
-from trainmaster.master.api.read_turns import ReadTurn, ReadTurns
-from trainmaster.master.api.strangers import Strangers
-from trainmaster.master.db import changes
-from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.http.error_envelope import envelope, note_refusal
+from trainmaster.master.http.guard import Behind, Guard
+from trainmaster.master.http.permissions import ENDPOINTS
 from trainmaster.master.services import live_changes
 from trainmaster.master.services.access import locations, tickets
 from trainmaster.master.services.access.identity import Caller

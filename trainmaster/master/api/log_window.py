@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.log_shapes import LogBins, LogWindow, WindowLine
+from trainmaster.master.api.schemas.logs import LogBins, LogWindow, WindowLine
 from trainmaster.master.api.tasks import Filter
 from trainmaster.master.api.trial_views import log_line
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.logs import log_store

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse
 from sqlalchemy import text
 
-from trainmaster.master.api.dependencies import ServedMaster, UserCaller, UsesMaster, stranger
-from trainmaster.master.api.parameters import Descending, Scheduled
 from trainmaster.master.api.policies import shown_message
-from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
+from trainmaster.master.api.schemas.entities import Pagination, ResourcePool
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
+from trainmaster.master.http.dependencies import ServedMaster, UserCaller, UsesMaster, stranger
+from trainmaster.master.http.messages import Shape, rfc3339
+from trainmaster.master.http.parameters import Descending, Scheduled
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.errors import NotFound

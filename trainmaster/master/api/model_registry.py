@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesMaster, own_trial
-from trainmaster.master.api.parameters import Descending, Strings, sort_key, words
-from trainmaster.master.api.record_shapes import metrics_report
-from trainmaster.master.api.shapes import Body, Checkpoint, Pagination, Shape, Time
+from trainmaster.master.api.schemas.entities import Checkpoint, Pagination
+from trainmaster.master.api.schemas.records import metrics_report
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import AnyCaller, UserCaller, UsesMaster, own_trial
+from trainmaster.master.http.messages import Body, Shape, Time
+from trainmaster.master.http.parameters import Descending, Strings, sort_key, words
 from trainmaster.master.services.metrics.metric_reports import StoredReport
 from trainmaster.master.services.model_registry import checkpoint_uses, registered_models
 from trainmaster.master.services.model_registry.checkpoint_uses import CheckpointUse

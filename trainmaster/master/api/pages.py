@@ -19,9 +19,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from trainmaster.master.api import cookies
 from trainmaster.master.api.auth import LoginAnswer, LoginRequest, enter
-from trainmaster.master.api.dependencies import (
+from trainmaster.master.api.schemas.entities import User
+from trainmaster.master.http import cookies
+from trainmaster.master.http.dependencies import (
     PAGE,
     ServedMaster,
     Stranger,
@@ -31,8 +32,8 @@ from trainmaster.master.api.dependencies import (
     peer_of,
     user_of,
 )
-from trainmaster.master.api.redirects import HOME, inside, redirect
-from trainmaster.master.api.shapes import Body, Shape, User
+from trainmaster.master.http.messages import Body, Shape
+from trainmaster.master.http.redirects import HOME, inside, redirect
 from trainmaster.master.services.access import tickets
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Forbidden, Invalid, NotActive, ServiceError, Unauthenticated

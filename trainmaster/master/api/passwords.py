@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from trainmaster.master.api.auth import counted
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster, bearer, in_header
-from trainmaster.master.api.shapes import Body, Shape, User
+from trainmaster.master.api.schemas.entities import User
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster, bearer, in_header
+from trainmaster.master.http.messages import Body, Shape
 from trainmaster.master.services.access.users import Password, UserChange
 from trainmaster.master.services.errors import Forbidden
 

@@ -9,8 +9,8 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import AwareDatetime, field_validator
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.shapes import Body, precise
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, precise
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.organisation import site_policies
 

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
-from trainmaster.master.api.shapes import Body, Pagination, Shape, Time
+from trainmaster.master.api.schemas.entities import Pagination
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Shape, Time
+from trainmaster.master.http.parameters import Descending, Name, Strings, sort_key
 from trainmaster.master.services.organisation import projects
 from trainmaster.master.services.organisation.projects import ProjectQuery, ProjectView
 

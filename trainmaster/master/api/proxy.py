@@ -18,14 +18,14 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 from websockets.typing import Subprotocol
 
-from trainmaster.master.api import cookies
-from trainmaster.master.api.dependencies import ServedMaster, UsesMaster, in_header, peer_of
-from trainmaster.master.api.error_envelope import envelope
-from trainmaster.master.api.guard import SCOPE_KEY, Guard
-from trainmaster.master.api.origins import SERVICES
-from trainmaster.master.api.redirects import redirect
-from trainmaster.master.api.security_headers import PASSED_ON
 from trainmaster.master.api.visits import Visit, admit, asked_for, lead_in, query_of, ticket_of, with_pass
+from trainmaster.master.http import cookies
+from trainmaster.master.http.dependencies import ServedMaster, UsesMaster, in_header, peer_of
+from trainmaster.master.http.error_envelope import envelope
+from trainmaster.master.http.guard import SCOPE_KEY, Guard
+from trainmaster.master.http.origins import SERVICES
+from trainmaster.master.http.redirects import redirect
+from trainmaster.master.http.security_headers import PASSED_ON
 from trainmaster.master.services.errors import NotFound, ServiceError, Unauthenticated
 from trainmaster.master.services.tasks.proxies import JobService
 

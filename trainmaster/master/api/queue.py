@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.shapes import Body
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body
 from trainmaster.master.services.scheduling.queue_control import QueueChange
 
 router = APIRouter(tags=["queue"])

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 from fastapi import APIRouter
 from pydantic import AfterValidator, Field
 
-from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UsesMaster
-from trainmaster.master.api.shapes import Body
+from trainmaster.master.http.dependencies import AnyCaller, ServedMaster, UsesMaster
+from trainmaster.master.http.messages import Body
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.ingest import single_calls

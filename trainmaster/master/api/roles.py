@@ -7,8 +7,9 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.shapes import Body, Pagination, Shape, User
+from trainmaster.master.api.schemas.entities import Pagination, User
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Shape
 from trainmaster.master.services.access import roles
 from trainmaster.master.services.access.groups import GroupView
 from trainmaster.master.services.access.permissions import CLUSTER_WIDE, ROLES, Role

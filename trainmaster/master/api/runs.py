@@ -7,10 +7,11 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import ServedMaster, UserCaller, UsesMaster
-from trainmaster.master.api.parameters import words
-from trainmaster.master.api.shapes import Body, Int64, Pagination, Shape, Time
+from trainmaster.master.api.schemas.entities import Pagination
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import ServedMaster, UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Int64, Shape, Time
+from trainmaster.master.http.parameters import words
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.experiments.runs import Run, RunSelection
 

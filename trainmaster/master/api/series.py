@@ -8,12 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import ServedMaster, UserCaller, UsesMaster
-from trainmaster.master.api.parameters import METRIC_TYPES, words
-from trainmaster.master.api.shapes import Body, Trial, rfc3339
-from trainmaster.master.api.streams import line_of, period_of, with_errors
-from trainmaster.master.api.waiting import NOTHING, waiting
+from trainmaster.master.api.schemas.entities import Trial
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import ServedMaster, UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, rfc3339
+from trainmaster.master.http.parameters import METRIC_TYPES, words
+from trainmaster.master.http.streams import line_of, period_of, with_errors
+from trainmaster.master.http.waiting import NOTHING, waiting
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid

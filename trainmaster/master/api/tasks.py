@@ -12,11 +12,12 @@ from fastapi.responses import StreamingResponse
 from pydantic.alias_generators import to_camel
 
 from trainmaster.config.secrets import masked
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesMaster, own_allocation
-from trainmaster.master.api.parameters import Descending, Levels, Strings
-from trainmaster.master.api.record_shapes import log_line
-from trainmaster.master.api.shapes import Allocation, Shape, rfc3339
-from trainmaster.master.api.streams import LogPage, ReadPage, line_of, log_fields, log_pages, with_errors
+from trainmaster.master.api.schemas.entities import Allocation
+from trainmaster.master.api.schemas.records import log_line
+from trainmaster.master.http.dependencies import AnyCaller, UserCaller, UsesMaster, own_allocation
+from trainmaster.master.http.messages import Shape, rfc3339
+from trainmaster.master.http.parameters import Descending, Levels, Strings
+from trainmaster.master.http.streams import LogPage, ReadPage, line_of, log_fields, log_pages, with_errors
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from trainmaster.config.secrets import masked
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.parameters import Descending, sort_key
-from trainmaster.master.api.shapes import Body, Pagination, Shape
+from trainmaster.master.api.schemas.entities import Pagination
 from trainmaster.master.db import model_registry as tables
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Shape
+from trainmaster.master.http.parameters import Descending, sort_key
 from trainmaster.master.services.organisation.templates import TemplateQuery
 
 router = APIRouter(prefix="/api/v1", tags=["templates"])

@@ -8,8 +8,7 @@ from urllib.parse import unquote
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.view_shapes import (
+from trainmaster.master.api.schemas.views import (
     Attempt,
     AttemptCheckpoint,
     AttemptsAnswer,
@@ -21,6 +20,7 @@ from trainmaster.master.api.view_shapes import (
     TrialCurves,
     TrialHead,
 )
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid

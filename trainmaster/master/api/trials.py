@@ -8,12 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster
-from trainmaster.master.api.parameters import METRIC_TYPES, CheckpointStates, Descending, sort_key, words
-from trainmaster.master.api.record_shapes import metrics_report, metrics_workload
-from trainmaster.master.api.shapes import Checkpoint, Pagination, Shape, Trial, checkpoint_workload, rfc3339
-from trainmaster.master.api.streams import lines_of, with_errors
+from trainmaster.master.api.schemas.entities import Checkpoint, Pagination, Trial, checkpoint_workload
+from trainmaster.master.api.schemas.records import metrics_report, metrics_workload
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster
+from trainmaster.master.http.messages import Shape, rfc3339
+from trainmaster.master.http.parameters import METRIC_TYPES, CheckpointStates, Descending, sort_key, words
+from trainmaster.master.http.streams import lines_of, with_errors
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.experiments import trials
 

@@ -9,11 +9,12 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from trainmaster.config.secrets import masked
-from trainmaster.master.api.dependencies import ServedMaster, UserCaller, UsesMaster
 from trainmaster.master.api.experiments import CreateAnswer, CreateRequest, order_of
-from trainmaster.master.api.parameters import words
-from trainmaster.master.api.shapes import Body, Experiment
+from trainmaster.master.api.schemas.entities import Experiment
 from trainmaster.master.api.trials import TrialAnswer, answer_of
+from trainmaster.master.http.dependencies import ServedMaster, UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body
+from trainmaster.master.http.parameters import words
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import unmanaged
 

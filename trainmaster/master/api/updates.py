@@ -20,7 +20,11 @@ from sqlalchemy import ColumnElement
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
-from trainmaster.master.api.dependencies import (
+from trainmaster.master.api.visits import TICKET
+from trainmaster.master.db.model_registry import Model, ModelVersion
+from trainmaster.master.db.tables import Project
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.http.dependencies import (
     ServedMaster,
     UserCaller,
     bearer,
@@ -30,13 +34,9 @@ from trainmaster.master.api.dependencies import (
     user_of,
     user_of_session,
 )
-from trainmaster.master.api.error_envelope import envelope, explained, note_refusal
-from trainmaster.master.api.shapes import rfc3339
-from trainmaster.master.api.visits import TICKET
-from trainmaster.master.api.waiting import Waiting, waiting
-from trainmaster.master.db.model_registry import Model, ModelVersion
-from trainmaster.master.db.tables import Project
-from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.http.error_envelope import envelope, explained, note_refusal
+from trainmaster.master.http.messages import rfc3339
+from trainmaster.master.http.waiting import Waiting, waiting
 from trainmaster.master.services.access import tickets
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Forbidden, ServiceError, Unauthenticated

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.shapes import Shape
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Shape
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
 

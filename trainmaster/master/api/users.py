@@ -7,12 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster, bearer
-from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.passwords import UserAnswer, refuse_pages
-from trainmaster.master.api.shapes import Body, Pagination, Shape, Time, User
+from trainmaster.master.api.schemas.entities import Pagination, User
 from trainmaster.master.db.tables import UserSession
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster, bearer
+from trainmaster.master.http.messages import Body, Shape, Time
+from trainmaster.master.http.parameters import Descending, sort_key
 from trainmaster.master.services.access import tokens, users
 from trainmaster.master.services.access.accounts import Account
 from trainmaster.master.services.access.tokens import TokenQuery

@@ -13,8 +13,8 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.requests import HTTPConnection
 
-from trainmaster.master.api import cookies
-from trainmaster.master.api.dependencies import (
+from trainmaster.master.http import cookies
+from trainmaster.master.http.dependencies import (
     SAFE,
     ServedMaster,
     in_header,
@@ -23,9 +23,9 @@ from trainmaster.master.api.dependencies import (
     user_of,
     user_of_session,
 )
-from trainmaster.master.api.guard import Behind
-from trainmaster.master.api.origins import SERVICES
-from trainmaster.master.api.redirects import redirect, redirect_to_services
+from trainmaster.master.http.guard import Behind
+from trainmaster.master.http.origins import SERVICES
+from trainmaster.master.http.redirects import redirect, redirect_to_services
 from trainmaster.master.services.access import tickets
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Forbidden, NotFound, Unauthenticated

@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from trainmaster.config.secrets import without_path
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesMaster
-from trainmaster.master.api.parameters import words
-from trainmaster.master.api.shapes import Body, Shape, Time
+from trainmaster.master.http.dependencies import AnyCaller, UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Shape, Time
+from trainmaster.master.http.parameters import words
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.events import webhooks
 

@@ -26,9 +26,9 @@ from urllib.parse import quote, unquote
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from trainmaster.master.api import cookies
-from trainmaster.master.api.dependencies import UsesMaster, stranger
-from trainmaster.master.api.redirects import redirect_below
+from trainmaster.master.http import cookies
+from trainmaster.master.http.dependencies import UsesMaster, stranger
+from trainmaster.master.http.redirects import redirect_below
 from trainmaster.master.services.errors import NotFound
 
 router = APIRouter(include_in_schema=False)

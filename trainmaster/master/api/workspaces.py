@@ -7,10 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from trainmaster.config.secrets import masked
-from trainmaster.master.api import enums
-from trainmaster.master.api.dependencies import UserCaller, UsesMaster
-from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
-from trainmaster.master.api.shapes import AgentUserGroup, Body, Pagination, Shape, Time
+from trainmaster.master.api.schemas.entities import AgentUserGroup, Pagination
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Body, Shape, Time
+from trainmaster.master.http.parameters import Descending, Name, Strings, sort_key
 from trainmaster.master.services.access.accounts import Account
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.organisation import workspaces

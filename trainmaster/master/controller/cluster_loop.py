@@ -34,9 +34,9 @@ from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services.allocations import endings
+from trainmaster.master.services.batches import single
 from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.errors import ServiceError
-from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.ingest.exits import ExitReport
 from trainmaster.master.services.master import Master
 from trainmaster.master.services.retries import Retries
@@ -407,7 +407,7 @@ class ClusterLoop:
         reads it again, and other sources decide meanwhile."""
         try:
             word = ExitReport(allocation_id, json.loads(record))
-            only(self._master.exits.take_exits([word]))
+            single(self._master.exits.take_exits([word]))
         except (ValueError, RecursionError, ServiceError) as error:
             log.info("an exit record of %s cannot be read: %.200s", allocation_id, error)
             return False

@@ -16,8 +16,8 @@ from typing import Any
 from trainmaster.config.limits import Limits
 from trainmaster.dispatchers.base import Remains, StreamPiece, StreamPosition
 from trainmaster.master.services.allocations import endings
+from trainmaster.master.services.batches import single
 from trainmaster.master.services.errors import NotFound, ServiceError
-from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.master import Master
@@ -129,7 +129,7 @@ class Replay:
             chunk = records[done : done + size]
             try:
                 reports = ReportCall(self._found.allocation_id, StreamBatch(stream, first + done, chunk), replayed=True)
-                answer = only(self._master.report_calls.take_reports([reports]))
+                answer = single(self._master.report_calls.take_reports([reports]))
             except NotFound:
                 self._gone = True
                 return False

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import itertools
 
-from trainmaster.master.services.access import password_guesses
-from trainmaster.master.services.access.password_guesses import (
+from trainmaster.master.admission import password_guesses
+from trainmaster.master.admission.password_guesses import (
     ADDRESS,
     FORGOTTEN,
     NAME,

@@ -9,8 +9,8 @@ from sqlalchemy import select
 
 from tests.support.attempts import Attempts
 from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStream, Trial
+from trainmaster.master.services.batches import CannotBatch, single
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.group_commit import Alone, only
 from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.exits import ExitReport
 from trainmaster.master.services.ingest.records import ReportAnswer
@@ -24,7 +24,7 @@ def lines(*texts: str) -> list[dict[str, Any]]:
 
 
 def exits(attempts: Attempts, name: str, *pieces: StreamBatch) -> dict[str, int]:
-    return only(attempts.master.exits.take_exits([word(name, *pieces)]))
+    return single(attempts.master.exits.take_exits([word(name, *pieces)]))
 
 
 def leased(attempts: Attempts, config: dict[str, Any] | None = None) -> str:
@@ -39,7 +39,7 @@ def word(name: str, *pieces: StreamBatch, **record: Any) -> ExitReport:
 
 
 def report(attempts: Attempts, name: str, records: list[dict[str, Any]]) -> ReportAnswer:
-    return only(attempts.master.report_calls.take_reports([ReportCall(name, StreamBatch("log-0", 1, records))]))
+    return single(attempts.master.report_calls.take_reports([ReportCall(name, StreamBatch("log-0", 1, records))]))
 
 
 def acked(attempts: Attempts, name: str) -> dict[str, int]:
@@ -127,7 +127,7 @@ def test_who_has_more_to_say_is_left_alone_and_nothing_is_taken_of_it(attempts: 
         session.get_one(Allocation, busy, with_for_update=True)
         outcomes = attempts.master.exits.take_exits(words, wait=False)
         kinds = [type(outcome) for outcome in outcomes]
-        assert kinds == [Alone, Alone, dict, Invalid, Alone, Alone, dict]
+        assert kinds == [CannotBatch, CannotBatch, dict, Invalid, CannotBatch, CannotBatch, dict]
     for name in (watched, measured, odd, busy):
         assert (attempts.row(name).exits, attempts.log(name), acked(attempts, name)) == ({}, [], {})
     assert (attempts.log(twice), acked(attempts, twice)) == (["a"], {"log-0": 1})

@@ -13,10 +13,10 @@ import pytest
 from tests.support.attempts import Attempts
 from tests.support.batches import request, waiting
 from trainmaster.master.db.tables import Allocation
+from trainmaster.master.services.batches import CannotBatch, single
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.files.archives import SMALL
-from trainmaster.master.services.group_commit import Alone, only
 from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.scheduling.observations import DOUBLES
@@ -33,7 +33,7 @@ def archive(name: str, content: bytes) -> bytes:
 
 def ask(attempts: Attempts, name: str, run: str) -> dict[str, Any] | None:
     try:
-        return only(attempts.master.leases.lease([request(name, run=run)], {}))
+        return single(attempts.master.leases.lease([request(name, run=run)], {}))
     except Conflict:
         return None
 
@@ -43,7 +43,7 @@ def test_the_first_measurements_after_a_lease_are_taken_in_with_those_of_others(
     assert ask(attempts, name, "run 1") is not None
     record = {"t": 1.5e9, "kind": "metrics", "group": "training", "steps_completed": 1, "metrics": {"loss": 1}}
     call = ReportCall(name, StreamBatch("core", 1, [record]))
-    assert only(attempts.master.report_calls.take_reports([call], wait=False)).acked == 1
+    assert single(attempts.master.report_calls.take_reports([call], wait=False)).acked == 1
 
 
 def test_one_of_many_runs_gets_the_lease(attempts: Attempts) -> None:
@@ -75,7 +75,7 @@ def test_leases_that_are_asked_for_at_once_are_given_together(attempts: Attempts
         row = attempts.row(name)
         assert (row.lease_job, row.native_id, row.state) == (f"job of {name}", f"job of {name}", "RUNNING")
         assert sum("runs on n1" in line for line in attempts.log(name)) == 1
-        assert only(attempts.master.leases.lease([request(name, f"job of {name}")], {})) == works[name]
+        assert single(attempts.master.leases.lease([request(name, f"job of {name}")], {})) == works[name]
 
 
 def test_each_of_several_has_an_answer_of_its_own(attempts: Attempts) -> None:
@@ -90,11 +90,11 @@ def test_each_of_several_has_an_answer_of_its_own(attempts: Attempts) -> None:
         session.get_one(Allocation, busy, with_for_update=True)
         outcomes = attempts.master.leases.lease(asked, {}, wait=False)
     kinds = [type(outcome) for outcome in outcomes]
-    assert kinds == [Conflict, Conflict, Conflict, Invalid, dict, Alone, dict, Alone]
+    assert kinds == [Conflict, Conflict, Conflict, Invalid, dict, CannotBatch, dict, CannotBatch]
     for name in (over, doubled, large, busy):
         assert (attempts.row(name).lease_job, attempts.log(name)) == (None, [])
     with pytest.raises(NotFound):
-        only(attempts.master.leases.lease([request("nobody")], {}))
+        single(attempts.master.leases.lease([request("nobody")], {}))
 
 
 def test_of_many_runs_one_gets_each_lease_alone_or_together(attempts: Attempts) -> None:

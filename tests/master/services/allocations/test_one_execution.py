@@ -21,8 +21,8 @@ from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.states import SubmissionState
 from trainmaster.master.services.allocations import endings, leases
+from trainmaster.master.services.batches import single
 from trainmaster.master.services.errors import Conflict
-from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling import observations, submission
 
@@ -131,7 +131,7 @@ class OneExecution(RuleBasedStateMachine):
     def start(self, job: Job) -> None:
         request = leases.LeaseRequest(self.name, job.job_id, f"run{job.job_id}", 0, 1, "n1", [0], [])
         try:
-            only(self.attempts.master.leases.lease([request], {}))
+            single(self.attempts.master.leases.lease([request], {}))
         except Conflict:
             self.jobs[job.job_id] = replace(job, state=JobState.COMPLETED)
             return

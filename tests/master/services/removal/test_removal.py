@@ -11,7 +11,7 @@ from sqlalchemy import Engine, Table, func, select, update
 from tests.support.attempts import Attempts
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db.tables import Experiment, Task, Trial, metrics, task_logs
-from trainmaster.master.services.group_commit import only
+from trainmaster.master.services.batches import single
 from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.records import ReportAnswer
 from trainmaster.master.services.ingest.streams import StreamBatch
@@ -49,7 +49,7 @@ def report(attempts: Attempts, name: str, first: int, count: int) -> None:
     lines = [{"t": 1.7e9 + n, "line": f"step {n}"} for n in numbers]
     for stream, records in (("core", measured), ("log-0", lines)):
         call = ReportCall(name, StreamBatch(stream, first, records))
-        answer = only(attempts.master.report_calls.take_reports([call]))
+        answer = single(attempts.master.report_calls.take_reports([call]))
         assert isinstance(answer, ReportAnswer)
         assert answer.acked == first + count - 1
 

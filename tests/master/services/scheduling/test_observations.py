@@ -15,9 +15,9 @@ from trainmaster.dispatchers.base import Explanation, JobRef, JobState, Observat
 from trainmaster.master.db.tables import User
 from trainmaster.master.lifecycle.cancellation import Doubt, doubt
 from trainmaster.master.services.allocations import endings, leases
+from trainmaster.master.services.batches import single
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict
-from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.scheduling import observations
 from trainmaster.master.services.scheduling.observations import LEAVE_TIME, ORPHAN_GRACE, Memory, ObservedChanges
 from trainmaster.master.services.views import attempts_view
@@ -59,7 +59,7 @@ def look(attempts: Attempts, cluster: Memory, *jobs: Observation, later: float =
 
 def lease(attempts: Attempts, name: str, job_id: str, run_id: str = "run") -> None:
     request = leases.LeaseRequest(name, job_id, run_id, 0, 1, "n1", [0], ["127.0.0.1"])
-    only(attempts.master.leases.lease([request], {}))
+    single(attempts.master.leases.lease([request], {}))
 
 
 def ids(refs: Sequence[Any]) -> list[str]:

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, User, UserSession
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, SEEING, Permission
+from trainmaster.master.services.batches import single
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import (
@@ -29,7 +30,6 @@ from trainmaster.master.services.errors import (
     NotFound,
     Unauthenticated,
 )
-from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.store import wake
 
 log = logging.getLogger(__name__)
@@ -256,7 +256,7 @@ class Identities:
         """Authenticates `token`: a user's session, a job, or a program in one that acts as its owner. Raises
         Unauthenticated, NotActive."""
         if is_of_job(token):
-            return only(self.authenticate_jobs([token]))
+            return single(self.authenticate_jobs([token]))
         if token.startswith("owner:"):
             return self._authenticate_owner(token)
         return self._user_of(UserSession.token_hash == digest(token))

@@ -25,11 +25,11 @@ from trainmaster.master.db.tables import (
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
 from trainmaster.master.services.access.identity import Identities
+from trainmaster.master.services.batches import CannotBatch
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.files import archives
-from trainmaster.master.services.group_commit import Alone
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import TENSORBOARD
 from trainmaster.master.services.scheduling import job_spec, task_spec
@@ -75,8 +75,8 @@ class Leases:
 
         The outcomes are in the order of the requests, which are for different allocations: the work; Invalid for what
         cannot be a node of the job; Conflict for any other job, for another run of the same job, and for an attempt
-        that is over: that job must leave; NotFound. Without `wait` those are left `Alone` whose allocations somebody
-        else holds."""
+        that is over: that job must leave; NotFound. Without `wait` those are left `CannotBatch` whose allocations
+        somebody else holds."""
         asked = {request.allocation_id: request for request in requests}
         outcomes: dict[str, Json | Exception] = {}
         notes = log_store.Notes()
@@ -113,7 +113,7 @@ class Leases:
         for request in requests:
             name = request.allocation_id
             if name not in outcomes:
-                outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else Alone()
+                outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else CannotBatch()
         return [outcomes[request.allocation_id] for request in requests]
 
     def _work(self, session: Session, found: Row[Any], slot_type: str) -> Json:

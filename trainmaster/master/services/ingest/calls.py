@@ -17,10 +17,10 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.services import bounds, live_changes
 from trainmaster.master.services.access.identity import check_counts
+from trainmaster.master.services.batches import CannotBatch
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, ServiceError, Unauthenticated
-from trainmaster.master.services.group_commit import Alone
 from trainmaster.master.services.ingest import metrics, records
 from trainmaster.master.services.ingest.metrics import Addition, Counted
 from trainmaster.master.services.ingest.records import HEARTBEAT_GRAIN, JobRecords, ReportAnswer
@@ -50,9 +50,9 @@ class ReportCalls:
         that have been taken in before are skipped, so that a call can be repeated.
 
         The outcomes are in the order of the calls; Invalid for records that cannot be stored, NotFound. Without `wait`
-        those are left `Alone` that may lead to decisions, may have to be merged with what is there, or are of a stream
-        or a trial that somebody holds. Everybody locks streams first, then trials, then attempts, each in the order of
-        their ids."""
+        those are left `CannotBatch` that may lead to decisions, may have to be merged with what is there, or are of a
+        stream or a trial that somebody holds. Everybody locks streams first, then trials, then attempts, each in the
+        order of their ids."""
         outcomes: dict[str, ReportAnswer | Exception] = {}
         measured = {call.allocation_id: reports for call in calls if (reports := _measurements(call.piece)) is not None}
         if measured:
@@ -62,7 +62,7 @@ class ReportCalls:
         for call in calls:
             if wait and call.allocation_id not in outcomes:
                 outcomes[call.allocation_id] = self._take_alone(call)
-        return [outcomes.get(call.allocation_id, Alone()) for call in calls]
+        return [outcomes.get(call.allocation_id, CannotBatch()) for call in calls]
 
     def _take_alone(self, call: ReportCall) -> ReportAnswer | Exception:
         try:

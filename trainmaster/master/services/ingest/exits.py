@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.allocations import exit_schema, leases
+from trainmaster.master.services.batches import CannotBatch, single
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound, ServiceError
-from trainmaster.master.services.group_commit import Alone, only
 from trainmaster.master.services.ingest import logs, streams
 from trainmaster.master.services.ingest.calls import ReportCall, ReportCalls
 from trainmaster.master.services.ingest.logs import JobLogs
@@ -55,9 +55,9 @@ class Exits:
         skipped.
 
         The outcomes are in the order of the words: how much of the streams has been taken in; Invalid for what no
-        runtime says, NotFound. Without `wait` those are left `Alone` that bring reports or lines that somebody waits
-        for, or are of an attempt that somebody else holds. Raises Invalid for lines that cannot be stored. Everybody
-        locks attempts, then streams, then logs, each in the order of their ids."""
+        runtime says, NotFound. Without `wait` those are left `CannotBatch` that bring reports or lines that somebody
+        waits for, or are of an attempt that somebody else holds. Raises Invalid for lines that cannot be stored.
+        Everybody locks attempts, then streams, then logs, each in the order of their ids."""
         outcomes: dict[str, Taken | Exception] = {}
         records: dict[str, Json] = {}
         lines: dict[str, Sequence[StreamBatch]] = {}
@@ -88,12 +88,12 @@ class Exits:
         for word in words:
             name = word.allocation_id
             if name not in outcomes:
-                outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else Alone()
+                outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else CannotBatch()
         return [outcomes[word.allocation_id] for word in words]
 
     def _take_reports(self, word: ExitReport) -> Taken:
         return {
-            piece.stream: only(self._report_calls.take_reports([ReportCall(word.allocation_id, piece)])).acked
+            piece.stream: single(self._report_calls.take_reports([ReportCall(word.allocation_id, piece)])).acked
             for piece in word.rest
             if piece.stream == "core"
         }

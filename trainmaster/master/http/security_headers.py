@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainmaster.master.api.guard import SCOPE_KEY, Behind, Guard
+from trainmaster.master.http.guard import SCOPE_KEY, Behind, Guard
 
 Headers = tuple[tuple[bytes, bytes], ...]
 PASSED_ON = "trainmaster.passed"  # in the scope of a response from a service in a job: it has rules of its own
@@ -27,7 +27,7 @@ OF_SERVICES: Headers = (
 )
 
 
-class Answers:
+class SecurityHeaders:
     """The ASGI application before FastAPI."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:

@@ -12,16 +12,15 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from trainmaster.master.db.request_context import CURRENT, RequestContext
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.services.batches import BatchHandler, CannotBatch
 from trainmaster.master.services.errors import Unavailable
 
 C = TypeVar("C")
 R = TypeVar("R")
-Call = TypeVar("Call", contravariant=True)
-Result = TypeVar("Result", covariant=True)
 
 BATCHES = 2  # Python prepares one while the database works for the other
 MOST_TOGETHER = 64  # calls in one batch
@@ -31,31 +30,9 @@ PAUSE = 0.02
 MOST_PENDING = 4096  # calls without an answer; connections have limits of their own
 
 
-class Alone(Exception):
-    """The outcome of a call that has to be taken in by itself, where it keeps nobody else waiting: it leads to more
-    than its neighbours, or somebody holds what it needs."""
-
-
-def only(outcomes: Sequence[R | Exception]) -> R:
-    """The result of a batch of one. Raises its error."""
-    (outcome,) = outcomes
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
-
-
 class _Pending(NamedTuple, Generic[C, R]):
     call: C
     answer: asyncio.Future[R]
-
-
-class Take(Protocol[Call, Result]):
-    """Takes in calls in one transaction, as far as they fit in one. Gives the outcome of each, in their order.
-
-    Without `wait`, calls that would wait for a lock are left `Alone`, and so are those that take a transaction of their
-    own; with it no call is."""
-
-    def __call__(self, calls: Sequence[Call], /, *, wait: bool) -> Sequence[Result | Exception]: ...
 
 
 class GroupCommit(Generic[C, R]):
@@ -73,7 +50,7 @@ class GroupCommit(Generic[C, R]):
 
     def __init__(
         self,
-        take: Take[C, R],
+        take: BatchHandler[C, R],
         key: Callable[[C], Hashable],
         alone: Executor,
         seconds: float,
@@ -149,7 +126,7 @@ class GroupCommit(Generic[C, R]):
         except DATABASE_UNAVAILABLE as error:
             return [error] * len(calls)
         except Exception as error:
-            return [Alone() if len(calls) > 1 else error] * len(calls)
+            return [CannotBatch() if len(calls) > 1 else error] * len(calls)
 
     def _batch_done(self, batch: Sequence[_Pending[C, R]], done: asyncio.Future[Sequence[R | Exception]]) -> None:
         self._free += 1
@@ -165,7 +142,7 @@ class GroupCommit(Generic[C, R]):
         for pending, outcome in zip(batch, done.result(), strict=True):
             if pending.answer.done():  # its caller was cancelled
                 continue
-            if isinstance(outcome, Alone):
+            if isinstance(outcome, CannotBatch):
                 alone.append(pending)
             elif isinstance(outcome, Exception):
                 pending.answer.set_exception(outcome)

@@ -14,8 +14,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.config.limits import Limits
-from trainmaster.master.api.error_envelope import envelope, explained, note_refusal
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.http.error_envelope import envelope, explained, note_refusal
 from trainmaster.master.services.errors import ServiceError
 
 LINGER = 30.0  # seconds for which the rest of a refused body is read and thrown away

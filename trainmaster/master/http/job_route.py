@@ -11,8 +11,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from trainmaster.master.api.dependencies import ServedMaster, caller_outside_of_threads
-from trainmaster.master.api.limits import OF_STRANGERS
+from trainmaster.master.http.body_limit import OF_STRANGERS
+from trainmaster.master.http.dependencies import ServedMaster, caller_outside_of_threads
 from trainmaster.master.services.access.identity import Caller
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
-from trainmaster.master.api.waiting import waiting
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.http.waiting import waiting
 from trainmaster.master.services.access import identity
 from trainmaster.master.services.master import Master
 from trainmaster.master.services.store import Flag

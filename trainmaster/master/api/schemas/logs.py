@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trainmaster.master.api.shapes import Shape
-from trainmaster.master.api.view_shapes import LogLine
+from trainmaster.master.api.schemas.views import LogLine
+from trainmaster.master.http.messages import Shape
 
 
 class WindowLine(LogLine):

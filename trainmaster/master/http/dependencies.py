@@ -14,21 +14,21 @@ from starlette.types import Scope
 
 from trainmaster.config.limits import Limits
 from trainmaster.config.networks import Origin
-from trainmaster.master.api import cookies
-from trainmaster.master.api.caller_threads import CallerThreads, note_caller, place_of
-from trainmaster.master.api.connections import note_sender
-from trainmaster.master.api.guard import SCOPE_KEY, Behind
-from trainmaster.master.api.job_calls import JobCalls
-from trainmaster.master.api.origins import SERVICES
-from trainmaster.master.api.permissions import CLOSED_INSIDE, ENDPOINTS, MASKED, closed_inside
-from trainmaster.master.api.report_turns import ReportTurns
+from trainmaster.master.admission.connections import note_sender
+from trainmaster.master.admission.password_checks import PasswordChecks
+from trainmaster.master.admission.password_guesses import PasswordGuesses
+from trainmaster.master.admission.report_queue import ReportTurns
+from trainmaster.master.admission.request_shares import Shares
+from trainmaster.master.http import cookies
+from trainmaster.master.http.caller_threads import CallerThreads, note_caller, place_of
+from trainmaster.master.http.guard import SCOPE_KEY, Behind
+from trainmaster.master.http.job_calls import JobCalls
+from trainmaster.master.http.origins import SERVICES
+from trainmaster.master.http.permissions import CLOSED_INSIDE, ENDPOINTS, MASKED, closed_inside
 from trainmaster.master.services import addresses
 from trainmaster.master.services.access import identity, locations
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.access.password_checks import PasswordChecks
-from trainmaster.master.services.access.password_guesses import PasswordGuesses
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
-from trainmaster.master.services.access.request_shares import Shares
 from trainmaster.master.services.errors import AccessDenied, Forbidden, NotFound, Unauthenticated
 from trainmaster.master.services.master import Master
 

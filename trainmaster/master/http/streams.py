@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Any, NamedTuple
 
 from trainmaster.config.limits import Limits
-from trainmaster.master.api.dependencies import ServedMaster
-from trainmaster.master.api.error_envelope import stream_error
-from trainmaster.master.api.waiting import waiting
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.http.dependencies import ServedMaster
+from trainmaster.master.http.error_envelope import stream_error
+from trainmaster.master.http.waiting import waiting
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Invalid, ServiceError
 

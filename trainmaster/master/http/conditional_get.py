@@ -13,7 +13,7 @@ import hashlib
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainmaster.master.api.caller_threads import CallerThreads, expect_caller
+from trainmaster.master.http.caller_threads import CallerThreads, expect_caller
 
 WITHIN = ("/api/", "/session", "/openapi.json")
 NOT_FOR = ("/api/v1/allocations/", "/api/x1/allocations/", "/api/x1/agents/")
@@ -23,7 +23,7 @@ LEVEL, LEVEL_OF_LARGE = 5, 1
 KINDS = ("application/json", "text/")  # users' archives and files are sent as they are
 
 
-class Conditional:
+class ConditionalGet:
     """The ASGI application before FastAPI."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -20,9 +20,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
 from trainmaster.config.limits import Limits
+from trainmaster.master.admission.request_shares import Shares
 from trainmaster.master.db.request_context import CURRENT, worked
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.access.request_shares import Shares
 from trainmaster.master.services.errors import Disconnected
 
 P = ParamSpec("P")

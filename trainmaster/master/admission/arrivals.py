@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trainmaster.config.limits import Limits
-from trainmaster.master.api.connections import plain_answer
+from trainmaster.master.admission.connections import plain_answer
 from trainmaster.master.services import addresses
 from trainmaster.master.services.addresses import Network
 

@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainmaster.master.api.shapes import Error
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, DatabaseUnavailable, in_short
+from trainmaster.master.http.messages import Error
 from trainmaster.master.services import errors
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def note_refusal(connection: HTTPConnection, sentence: str) -> None:
     log.info("refused %s %s from %s: %s", method, quote(connection.scope["path"]), address, sentence)
 
 
-class _NoNul:
+class RefuseNul:
     """Refuses URLs with a NUL character: PostgreSQL's text cannot hold it, so nothing can have such a name."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -104,11 +104,14 @@ class _NoNul:
             await self._app(scope, receive, send)
 
 
-def steady(app: ASGIApp) -> ASGIApp:
-    """An error after the response is complete, such as a bug that was answered with 500, has been logged;
-    raising it again would make the server close a connection on which other requests may be under way."""
+class AnsweredErrors:
+    """Ends errors whose response is complete, such as a bug that was answered with 500: they have been logged, and
+    raised again they would make the server close a connection on which other requests may be under way."""
 
-    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         complete = False
 
         async def watched(message: Message) -> None:
@@ -117,17 +120,13 @@ def steady(app: ASGIApp) -> ASGIApp:
             complete = message["type"] == "http.response.body" and not message.get("more_body", False)
 
         try:
-            await app(scope, receive, watched if scope["type"] == "http" else send)
+            await self._app(scope, receive, watched if scope["type"] == "http" else send)
         except Exception:  # any kind: only whether its response was complete decides, and it has been logged
             if not complete:
                 raise
 
-    return call
-
 
 def install(app: FastAPI) -> None:
-    app.add_middleware(_NoNul)
-
     @app.exception_handler(errors.ServiceError)
     async def service_error(request: Request, error: errors.ServiceError) -> JSONResponse:
         if isinstance(error, errors.Unauthenticated | errors.Forbidden):

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainmaster.config.networks import Origin
-from trainmaster.master.api.error_envelope import envelope
+from trainmaster.master.http.error_envelope import envelope
 from trainmaster.master.services import addresses
 from trainmaster.master.services.addresses import Network
 
@@ -19,7 +19,7 @@ _NODE = re.compile(rb"/node/[^/]+/\d{1,5}(?=/)")
 SERVICES = "trainmaster.services"  # in the scope of a request to the services' own origin
 
 
-class Forwarded:
+class ProxyHeaders:
     """Trusts `X-Forwarded-For`, `-Proto` and `-Host` where the connection comes from one of `trusted`, and from
     nobody else."""
 
@@ -59,7 +59,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-class Portal:
+class StripPortalPrefix:
     """Removes `/node/HOST/PORT` from the front of paths: of Open OnDemand's proxies, `/rnode` passes the rest of the
     path on, and `/node` all of it. Nothing here needs the prefix: redirects and the web page's links are relative."""
 
@@ -76,7 +76,7 @@ class Portal:
         await self._app(scope, receive, send)
 
 
-class Apart:
+class ServicesOrigin:
     """Marks requests to the services' own origin, a port or a host name that serves nothing but services."""
 
     def __init__(self, app: ASGIApp, origin: Origin, port: int | None) -> None:

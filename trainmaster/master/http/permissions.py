@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from trainmaster.master.api.not_served import REFUSED
+from trainmaster.master.http.not_served import REFUSED
 from trainmaster.master.services.access.permissions import Permission as P
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 from pydantic import StringConstraints
 
-from trainmaster.master.api import enums
+from trainmaster.master.http import enums
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments.experiments import PHASES

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainmaster.master.api.dependencies import in_header
+from trainmaster.master.http.dependencies import in_header
 
 V1 = "/api/v1/"
 PREFIXES = (V1, "/api/x1/")  # other endpoints have parameter names of their own
@@ -35,7 +35,7 @@ _FORM = "application/x-www-form-urlencoded"
 _OF_BROWSERS = ("cookie", "origin", "referer", "sec-fetch-site", "sec-fetch-mode")
 
 
-class Gateway:
+class GrpcGateway:
     """The ASGI application before FastAPI."""
 
     def __init__(self, app: ASGIApp) -> None:

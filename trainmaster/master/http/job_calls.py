@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from typing import Any
 
+from trainmaster.master.admission.group_commit import GroupCommit
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.allocations.leases import LeaseRequest
 from trainmaster.master.services.clusters.clusters import Clusters
-from trainmaster.master.services.group_commit import GroupCommit
 from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.exits import ExitReport, Taken
 from trainmaster.master.services.ingest.records import ReportAnswer

@@ -12,7 +12,7 @@ from trainmaster.master.db.request_context import CURRENT, RequestContext
 PATIENCE = 1.0  # seconds before the first check for the client: most requests are over by then
 
 
-class Cancellation:
+class StatementCancellation:
     """An ASGI application in front of `app`. `longest`: seconds that the database may work on one statement."""
 
     def __init__(self, app: ASGIApp, longest: float) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmaster.master.api.shapes import Shape
+from trainmaster.master.http.messages import Shape
 
 
 class MetricName(Shape):

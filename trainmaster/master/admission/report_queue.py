@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from trainmaster.master.admission.request_shares import GONE
 from trainmaster.master.db.request_context import CURRENT
-from trainmaster.master.services.access.request_shares import GONE
 from trainmaster.master.services.errors import Disconnected, Unavailable
 
 LARGE = 8 * 2**10  # bytes of a body

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmaster.master.api.shapes import rfc3339
+from trainmaster.master.http.messages import rfc3339
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.metrics import metric_reports
 

@@ -1,0 +1,1 @@
+"""Who waits, and for how long: connections, requests, reports, pages and passwords."""
