@@ -149,7 +149,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _key(path: Path | None, *, needed: bool) -> str:
-    """The key of the master's agents; empty where there is none and it is not `needed`. Raises Refused."""
+    """The key of the master's agents; empty where there is none and it is not `needed`. Raises CannotRun."""
     found = os.environ.pop(TOKEN_VARIABLE, "").strip()
     if path is not None:
         try:

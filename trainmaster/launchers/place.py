@@ -93,7 +93,7 @@ def split_arguments(arguments: Sequence[str], options_for: str) -> Tuple[List[st
 
 
 def need(module: str, what_for: str) -> None:
-    """Check that the image has a Python package. Raises CannotStart."""
+    """Check that the image has a Python package. Raises LaunchError."""
     if importlib.util.find_spec(module) is None:
         raise LaunchError(
             "%s is not in this image: %s needs the Python package %r for %s; set environment.image to one that has it"

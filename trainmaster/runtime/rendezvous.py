@@ -47,7 +47,7 @@ def gather_nodes(
     patience: float,
     log: Callable[[str], None],
 ) -> Rendezvous:
-    """Wait for all nodes, for at most `retries` seconds. A job of one node needs no call. `ports`: those that this
+    """Wait for all nodes, for at most `patience` seconds. A job of one node needs no call. `ports`: those that this
     node has reserved, `PORTS` and one for each slot.
 
     Raises NoRendezvous.

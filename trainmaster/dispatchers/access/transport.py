@@ -59,7 +59,7 @@ class ProgramTransport(Protocol):
     place: str  # for messages: "" for this machine, else " on HOST"
 
     def start(self, argv: Sequence[str], until: float) -> Channel:
-        """Raises NotStarted."""
+        """Start `argv`, before `until` by the monotonic clock. Raises ProgramNotStarted."""
 
     def invalidate(self) -> None:
         """Discard the connection, because a command timed out; the next command opens a new one."""
@@ -72,7 +72,7 @@ class ProcessChannel:
     """A program that is a child process of this one, such as sudo or ssh."""
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Raises NotStarted."""
+        """Start `argv` as a child process. Raises ProgramNotStarted."""
         # A file, because an ssh connection that stays open for later commands keeps standard error open.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         words = ("-i", *(f"{name}={value}" for name, value in environment.items()), *with_own_limits(argv))
