@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.pbs.recorded import outcome
 from trainmaster.dispatchers.base import Ambiguous, Rejected, Transient, Unreachable
-from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
 from trainmaster.dispatchers.pbs.failures import WORDS, no_history, submit_failure
 
 

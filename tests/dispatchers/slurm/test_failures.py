@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.slurm.recorded import recorded
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
-from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
 from trainmaster.dispatchers.slurm.failures import WORDS, submit_failure
 from trainmaster.dispatchers.slurm.reasons import explain_reason
 

@@ -20,8 +20,8 @@ import pytest
 
 from tests.support.cluster.cluster import Cluster
 from tests.support.dispatcher_site import Bench, wait
-from trainmaster.dispatchers.access.access import make_access
 from trainmaster.dispatchers.base import ExternalJob, JobState, Observation, Setup, Unreachable
+from trainmaster.dispatchers.cluster.access.access import make_access
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.slurm import SlurmDispatcher
 from trainmaster.dispatchers.slurm.client import SlurmClient

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.slurm.recorded import MARK, RELEASES, recorded
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, JobState, Rejected, Unreachable
-from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.endings import in_words
 from trainmaster.dispatchers.slurm.exits import SlurmExit

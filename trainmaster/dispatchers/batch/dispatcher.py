@@ -19,7 +19,6 @@ from trainmaster.containers import (
     Device,
     UnknownRuntime,
 )
-from trainmaster.dispatchers.access.access import Access, JobFolderAccess
 from trainmaster.dispatchers.base import (
     FolderFacts,
     HeldFiles,
@@ -36,7 +35,8 @@ from trainmaster.dispatchers.base import (
 )
 from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.options import BatchOptions
-from trainmaster.dispatchers.folder import TOKEN, check_token
+from trainmaster.dispatchers.cluster.access.access import Access, JobFolderAccess
+from trainmaster.dispatchers.cluster.folder import TOKEN, check_token
 from trainmaster.dispatchers.not_started import explained
 from trainmaster.templates import ControlCharacter
 

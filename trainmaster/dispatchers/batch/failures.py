@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from re import Pattern
 
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Transient, Unreachable
-from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
 
 
 @dataclass(frozen=True)

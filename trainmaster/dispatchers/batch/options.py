@@ -14,9 +14,9 @@ from trainmaster.config.resource_managers import ClusterFacts, HelperNeeds, Slot
 from trainmaster.config.shapes import AbsolutePath, Line, Name, Positive, Section, wrong
 from trainmaster.config.task_container import TaskContainerDefaults
 from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
-from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
 from trainmaster.dispatchers.base import Rejected, SlotType
-from trainmaster.dispatchers.command_runner import DEFAULT_PATH
+from trainmaster.dispatchers.cluster.access.config import AccessOptions, Impersonation
+from trainmaster.dispatchers.cluster.command_runner import DEFAULT_PATH
 from trainmaster.dispatchers.section import read_section
 
 _PROJECT_SOURCE = re.compile(r"project|workspace|label(:.+)?")

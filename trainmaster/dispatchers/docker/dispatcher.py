@@ -38,14 +38,14 @@ from trainmaster.dispatchers.base import (
     Transient,
     Unreachable,
 )
+from trainmaster.dispatchers.cluster.folder import JobFolder, check_token
+from trainmaster.dispatchers.contract.agents import INBOX_PREFIX, AgentView, NotLeading, PoolPolicy, QueueEntry
 from trainmaster.dispatchers.docker import views
 from trainmaster.dispatchers.docker.enrolment import Enrolment
 from trainmaster.dispatchers.docker.fleet import Fleet, FleetAgent
 from trainmaster.dispatchers.docker.job_record import JobRecord, JobRequest
 from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.reconciler import Reconciler
-from trainmaster.dispatchers.folder import JobFolder, check_token
-from trainmaster.dispatchers.hub import INBOX_PREFIX, AgentView, NotLeading, PoolPolicy, QueueEntry
 from trainmaster.dispatchers.not_started import explained
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class DockerDispatcher:
     contract_version = 2
     kind = "docker"
     traits = Traits(
+        agents=True,
         supports=frozenset(JobFeature),
         user_section="slurm",
         resources_type="docker-container",

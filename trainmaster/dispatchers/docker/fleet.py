@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from trainmaster.agent_protocol.messages import AgentReport, ContainerReport, SlotFact
 from trainmaster.dispatchers.base import Rejected, SlotType, Transient
+from trainmaster.dispatchers.contract.agents import AgentView, Displaced, SlotView, UnknownAgent
 from trainmaster.dispatchers.docker.job_record import Values, write_whole
-from trainmaster.dispatchers.hub import AgentView, Displaced, SlotView, UnknownAgent
 
 log = logging.getLogger(__name__)
 

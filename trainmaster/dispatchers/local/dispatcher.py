@@ -29,7 +29,7 @@ from trainmaster.dispatchers.base import (
     Traits,
     Transient,
 )
-from trainmaster.dispatchers.folder import JobFolder, check_token
+from trainmaster.dispatchers.cluster.folder import JobFolder, check_token
 from trainmaster.dispatchers.local.local_job import LocalJob
 from trainmaster.dispatchers.local.local_queue import LocalQueue
 from trainmaster.dispatchers.local.options import LocalOptions

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from trainmaster.dispatchers.access.access import Access
 from trainmaster.dispatchers.base import JobRef, Transient
 from trainmaster.dispatchers.batch.client import BatchClient, new_mark
-from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.access.access import Access
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
 from trainmaster.dispatchers.pbs import commands, failures, formats, parse
 from trainmaster.dispatchers.pbs.config import PbsOptions
 from trainmaster.dispatchers.pbs.formats import PrintedRecord

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 
 from trainmaster.config.user_options import Pbs
-from trainmaster.dispatchers.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.base import (
     Canceller,
     Capabilities,
@@ -29,6 +28,7 @@ from trainmaster.dispatchers.base import (
 from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDispatcher
 from trainmaster.dispatchers.batch.pools import KnownPools
+from trainmaster.dispatchers.cluster.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.pbs import commands, options, resources
 from trainmaster.dispatchers.pbs.client import PbsClient
 from trainmaster.dispatchers.pbs.config import HostStart, PbsOptions

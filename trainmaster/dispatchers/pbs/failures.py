@@ -10,7 +10,7 @@ import re
 
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
 from trainmaster.dispatchers.batch.failures import FailureWords
-from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
 
 # The server answered, and may accept a later attempt.
 _LATER = re.compile(

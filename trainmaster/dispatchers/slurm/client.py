@@ -8,9 +8,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from trainmaster.dispatchers.access.access import Access
 from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient, Unreachable
 from trainmaster.dispatchers.batch.client import BatchClient, new_mark
+from trainmaster.dispatchers.cluster.access.access import Access
 from trainmaster.dispatchers.slurm import commands, failures, parse
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.controller import SlurmController

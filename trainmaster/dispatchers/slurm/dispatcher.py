@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from trainmaster.config.user_options import Slurm
-from trainmaster.dispatchers.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.base import (
     Canceller,
     Capabilities,
@@ -33,7 +32,8 @@ from trainmaster.dispatchers.base import (
 from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDispatcher
 from trainmaster.dispatchers.batch.pools import KnownPools
-from trainmaster.dispatchers.command_runner import LOCALE
+from trainmaster.dispatchers.cluster.access.access import JobFolderAccess, make_access
+from trainmaster.dispatchers.cluster.command_runner import LOCALE
 from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
 from trainmaster.dispatchers.slurm.cluster_ends import BY_NOBODY, LAUNCH_FAILED, find

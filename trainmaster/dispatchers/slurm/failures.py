@@ -10,7 +10,7 @@ import re
 
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
 from trainmaster.dispatchers.batch.failures import FailureWords
-from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
 from trainmaster.dispatchers.slurm.reasons import SlurmReason, explain_reason
 
 # The controller answered, and may accept a later attempt.

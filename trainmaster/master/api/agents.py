@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from trainmaster.agent_protocol.messages import AGENT_ID, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
 from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.hub import INBOX_PREFIX
+from trainmaster.dispatchers.contract.agents import INBOX_PREFIX
 from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import Services, Stranger, UserCaller, UsesServices, bearer
 from trainmaster.master.api.parameters import Descending, sort_key

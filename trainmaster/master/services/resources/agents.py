@@ -11,17 +11,19 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from trainmaster.agent_protocol.messages import AgentReport, Orders
 from trainmaster.dispatchers.base import DispatcherError, Rejected
-from trainmaster.dispatchers.hub import (
+from trainmaster.dispatchers.contract.agents import (
     AgentHub,
+    AgentReport,
     AgentView,
     AlreadyEnrolled,
     Displaced,
     NotLeading,
+    Orders,
     SlotView,
     UnknownAgent,
     WrongKey,
+    agent_hub,
 )
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.access.identity import Caller
@@ -75,9 +77,7 @@ class AgentShown:
 
 def agent_clusters(clusters: Clusters) -> list[AgentCluster]:
     """All clusters with agents."""
-    return [
-        AgentCluster(cluster, cluster.dispatcher) for cluster in clusters if isinstance(cluster.dispatcher, AgentHub)
-    ]
+    return [AgentCluster(cluster, hub) for cluster in clusters if (hub := agent_hub(cluster.dispatcher))]
 
 
 def admit(clusters: Clusters, agent_id: str, secret: str) -> AgentCluster:

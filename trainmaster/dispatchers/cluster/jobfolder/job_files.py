@@ -14,7 +14,7 @@ import re
 import stat
 from typing import BinaryIO, Dict, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
-from trainmaster.dispatchers.jobfolder.own_files import (
+from trainmaster.dispatchers.cluster.jobfolder.own_files import (
     SUBFOLDER,
     TOKEN,
     RequestFailed,
@@ -23,7 +23,7 @@ from trainmaster.dispatchers.jobfolder.own_files import (
     own_file,
     replace_in,
 )
-from trainmaster.dispatchers.jobfolder.shared_files import (
+from trainmaster.dispatchers.cluster.jobfolder.shared_files import (
     NotOurs,
     SharedContent,
     are_there,

@@ -1,14 +1,22 @@
-"""Contract of dispatchers that run jobs through our agents: what the API needs beside `base.Dispatcher`."""
+"""Contract of dispatchers that run jobs through our agents: what the API needs beside `base.Dispatcher`.
+
+Services know the agents' protocol by what this module exports of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast
 
-from trainmaster.agent_protocol.messages import AgentReport, ContainerReport, Orders, SlotFact
-from trainmaster.dispatchers.base import DispatcherError
+from trainmaster.agent_protocol.messages import FIRST_ORDINARY_ID as FIRST_ORDINARY_ID
+from trainmaster.agent_protocol.messages import REGISTRY_LOGIN as REGISTRY_LOGIN
+from trainmaster.agent_protocol.messages import AgentReport as AgentReport
+from trainmaster.agent_protocol.messages import ContainerReport, SlotFact
+from trainmaster.agent_protocol.messages import Orders as Orders
+from trainmaster.dispatchers.contract.dispatcher import Dispatcher
+from trainmaster.dispatchers.contract.errors import DispatcherError
 
 INBOX_PREFIX = ".remains-"  # of uploads that are being received, in the folder of the jobs
 
@@ -88,9 +96,9 @@ class QueueEntry:
     running: bool
 
 
-@runtime_checkable
 class AgentHub(Protocol):
-    """A dispatcher that runs jobs through agents of ours. Thread-safe; times are epoch seconds.
+    """A dispatcher whose trait `agents` says that it runs jobs through agents of ours. Thread-safe; times are epoch
+    seconds.
 
     Every method but `lead`, `follow`, `accepts`, `agents`, `policies` and `subscribe` raises NotLeading on a master
     that does not lead.
@@ -149,3 +157,8 @@ class AgentHub(Protocol):
     def move(self, group: str, anchor: str, *, ahead: bool) -> None:
         """Serve a group's jobs just before (`ahead`) or after those of the group `anchor`, with its priority. Raises
         Rejected when one of them has no live job, or they are in different pools."""
+
+
+def agent_hub(dispatcher: Dispatcher) -> AgentHub | None:
+    """Return the dispatcher as what serves its agents; None when it has none."""
+    return cast(AgentHub, dispatcher) if dispatcher.traits.agents else None

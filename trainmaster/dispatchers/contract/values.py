@@ -1,7 +1,5 @@
 """Value types of the dispatcher contract: jobs and pools as dispatchers and the master describe them to each other.
 
-`base` documents the contract and exports every name from here; plugins import from there.
-
 Times are seconds since the epoch (UTC) unless a name says otherwise; sizes are bytes.
 """
 
@@ -330,6 +328,7 @@ class JobFeature(enum.StrEnum):
 class Traits:
     """Properties that all clusters of a dispatcher share, known without asking one."""
 
+    agents: bool = False  # it runs jobs through our agents, as `agents.AgentHub`
     supports: frozenset[JobFeature] = frozenset()  # supported settings, beside those of the container runtime
     user_section: str = ""  # section of experiments that it reads; empty: the one of its own name
     section_keys: frozenset[str] | None = None  # keys of that section that have an effect; None: all

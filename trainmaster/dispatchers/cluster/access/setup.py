@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from trainmaster.dispatchers.access.config import HELPER
-from trainmaster.dispatchers.jobfolder import helper, job_files
+from trainmaster.dispatchers.cluster.access.config import HELPER
+from trainmaster.dispatchers.cluster.jobfolder import helper, job_files
 
 ACCOUNT = "trainmaster"
 GROUP = "hpcusers"

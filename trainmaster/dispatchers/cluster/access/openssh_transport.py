@@ -21,8 +21,8 @@ import plumbum
 from plumbum.commands.base import shquote
 from plumbum.commands.processes import CommandNotFound, ProcessTimedOut
 
-from trainmaster.dispatchers.access.config import SshOptions, parse_jump
-from trainmaster.dispatchers.access.transport import Channel, ProcessChannel, ProgramNotStarted
+from trainmaster.dispatchers.cluster.access.config import SshOptions, parse_jump
+from trainmaster.dispatchers.cluster.access.transport import Channel, ProcessChannel, ProgramNotStarted
 
 ALIVE_EVERY = 15  # seconds between keepalives to a silent server; two without an answer end the connection
 KEPT = 600  # seconds for which a connection of ours outlives its last command

@@ -18,9 +18,9 @@ from contextlib import contextmanager, suppress
 
 import paramiko
 
-from trainmaster.dispatchers.access.config import SshOptions, parse_jump
-from trainmaster.dispatchers.access.openssh_transport import host_key_changed, host_key_unknown, login_refused
-from trainmaster.dispatchers.access.transport import CHUNK, COMPLAINT, Channel, ProgramNotStarted
+from trainmaster.dispatchers.cluster.access.config import SshOptions, parse_jump
+from trainmaster.dispatchers.cluster.access.openssh_transport import host_key_changed, host_key_unknown, login_refused
+from trainmaster.dispatchers.cluster.access.transport import CHUNK, COMPLAINT, Channel, ProgramNotStarted
 
 BUSY = 0.05  # seconds between two tries to open a session when all are taken
 KEEPALIVE = 15  # seconds between keepalives on an idle connection

@@ -14,9 +14,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trainmaster.dispatchers import jobfolder
-from trainmaster.dispatchers.access.transport import Channel, ConnectionLost, ProgramNotStarted, ProgramTransport
-from trainmaster.dispatchers.jobfolder import helper
+from trainmaster.dispatchers.cluster import jobfolder
+from trainmaster.dispatchers.cluster.access.transport import (
+    Channel,
+    ConnectionLost,
+    ProgramNotStarted,
+    ProgramTransport,
+)
+from trainmaster.dispatchers.cluster.jobfolder import helper
 
 START = 30.0  # seconds within which the program must print its greeting
 MARGIN = 10.0  # seconds after a command's deadline within which the answer must arrive

@@ -21,7 +21,7 @@ from trainmaster.dispatchers.base import (
     StreamPosition,
     Transient,
 )
-from trainmaster.dispatchers.jobfolder import job_files, own_files, shared_files
+from trainmaster.dispatchers.cluster.jobfolder import job_files, own_files, shared_files
 
 TOKEN = own_files.TOKEN
 OUTPUT = job_files.OUTPUT

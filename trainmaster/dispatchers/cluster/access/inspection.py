@@ -8,12 +8,12 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
-from trainmaster.dispatchers.access.helper_client import FailedInHelper, HelperClient, RefusedByHelper
-from trainmaster.dispatchers.access.transport import ConnectionLost, ProgramNotStarted
 from trainmaster.dispatchers.base import Problem
-from trainmaster.dispatchers.command_runner import Runner
-from trainmaster.dispatchers.jobfolder import job_files
+from trainmaster.dispatchers.cluster.access.config import AccessOptions, Impersonation
+from trainmaster.dispatchers.cluster.access.helper_client import FailedInHelper, HelperClient, RefusedByHelper
+from trainmaster.dispatchers.cluster.access.transport import ConnectionLost, ProgramNotStarted
+from trainmaster.dispatchers.cluster.command_runner import Runner
+from trainmaster.dispatchers.cluster.jobfolder import job_files
 
 DEADLINE = 30.0  # seconds per query
 SHOW = "`trainmaster helper show` prints what belongs there."

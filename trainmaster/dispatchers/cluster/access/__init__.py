@@ -6,8 +6,8 @@ account that logs in, as each job's user by a login of their own, or as that use
 
 For authors of dispatchers::
 
-    from trainmaster.dispatchers.access.config import AccessOptions
-    from trainmaster.dispatchers.access.access import make_access
+    from trainmaster.dispatchers.cluster.access.config import AccessOptions
+    from trainmaster.dispatchers.cluster.access.access import make_access
 
     class Options(AccessOptions):             # `ssh`, `impersonation`, `helper`, `require_user_link`, `external_jobs`
         ...                                   # the dispatcher's own keys

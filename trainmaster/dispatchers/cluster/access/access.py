@@ -9,15 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from trainmaster.dispatchers.access import helper_client, openssh_transport
-from trainmaster.dispatchers.access.config import AccessOptions, Impersonation, SshClient, SshOptions, is_account_name
-from trainmaster.dispatchers.access.helper_client import HelperClient
-from trainmaster.dispatchers.access.inspection import Inspection
-from trainmaster.dispatchers.access.remote import RemoteFiles, RemoteFolder, RemoteShell, announce, folder_facts
-from trainmaster.dispatchers.access.transport import LocalTransport, ProgramTransport
 from trainmaster.dispatchers.base import FolderFacts, HeldFiles, JobFile, JobRef, Problem, Remains, StreamPosition
-from trainmaster.dispatchers.command_runner import DEFAULT_PATH, Runner, Shell
-from trainmaster.dispatchers.folder import JobFolder, check_token, shelf_of
+from trainmaster.dispatchers.cluster.access import helper_client, openssh_transport
+from trainmaster.dispatchers.cluster.access.config import (
+    AccessOptions,
+    Impersonation,
+    SshClient,
+    SshOptions,
+    is_account_name,
+)
+from trainmaster.dispatchers.cluster.access.helper_client import HelperClient
+from trainmaster.dispatchers.cluster.access.inspection import Inspection
+from trainmaster.dispatchers.cluster.access.remote import RemoteFiles, RemoteFolder, RemoteShell, announce, folder_facts
+from trainmaster.dispatchers.cluster.access.transport import LocalTransport, ProgramTransport
+from trainmaster.dispatchers.cluster.command_runner import DEFAULT_PATH, Runner, Shell
+from trainmaster.dispatchers.cluster.folder import JobFolder, check_token, shelf_of
 
 SUDO = "/usr/bin/sudo"
 PYTHON = "/usr/bin/python3"
@@ -193,7 +199,7 @@ class Access:
         if ssh.client is SshClient.OPENSSH:
             return openssh_transport.OpenSshTransport(ssh, login)
         # Imported late: it takes half a second, and only some sites use it.
-        from trainmaster.dispatchers.access.paramiko_transport import ParamikoTransport
+        from trainmaster.dispatchers.cluster.access.paramiko_transport import ParamikoTransport
 
         return ParamikoTransport(ssh, login)
 

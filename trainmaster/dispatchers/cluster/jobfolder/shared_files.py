@@ -18,13 +18,7 @@ import secrets
 import time
 from typing import Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from trainmaster.dispatchers.jobfolder.own_files import (
-    SUBFOLDER,
-    TOKEN,
-    RequestRefused,
-    own_file,
-    replace_in,
-)
+from trainmaster.dispatchers.cluster.jobfolder.own_files import SUBFOLDER, TOKEN, RequestRefused, own_file, replace_in
 
 SHELF = re.compile(r"\.shared-[A-Za-z0-9_.-]{1,64}")
 SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trainmaster.dispatchers.access.helper_client import FailedInHelper, HelperClient, RefusedByHelper
-from trainmaster.dispatchers.access.transport import ConnectionLost, ProgramNotStarted
 from trainmaster.dispatchers.base import (
     FolderFacts,
     JobFile,
@@ -21,15 +19,24 @@ from trainmaster.dispatchers.base import (
     Unreachable,
     sentence,
 )
-from trainmaster.dispatchers.command_runner import CommandResult
-from trainmaster.dispatchers.folder import check_names, copied, parted, piece_of, shared_folders, stage_in_rounds
-from trainmaster.dispatchers.jobfolder import helper, job_files, own_files, trees
+from trainmaster.dispatchers.cluster.access.helper_client import FailedInHelper, HelperClient, RefusedByHelper
+from trainmaster.dispatchers.cluster.access.transport import ConnectionLost, ProgramNotStarted
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.folder import (
+    check_names,
+    copied,
+    parted,
+    piece_of,
+    shared_folders,
+    stage_in_rounds,
+)
+from trainmaster.dispatchers.cluster.jobfolder import helper, job_files, own_files, trees
 
 FOLDER_DEADLINE = 120.0  # seconds for reading or writing a job folder
 
 
 class RemoteShell:
-    """Runs commands as another account or on another machine; a `trainmaster.dispatchers.command_runner.Runner`."""
+    """Runs commands as another account or on another machine; a `command_runner.Runner`."""
 
     def __init__(self, there: HelperClient, user: str | None, environment: Mapping[str, str], path: str) -> None:
         self._there = there

@@ -38,7 +38,7 @@ import time
 import zlib
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
-from trainmaster.dispatchers.jobfolder.job_files import (
+from trainmaster.dispatchers.cluster.jobfolder.job_files import (
     MAX_RECORD,
     POLICY,
     TAIL,
@@ -49,9 +49,9 @@ from trainmaster.dispatchers.jobfolder.job_files import (
     stage,
     tail,
 )
-from trainmaster.dispatchers.jobfolder.own_files import RequestFailed, RequestRefused
-from trainmaster.dispatchers.jobfolder.shared_files import SharedContent
-from trainmaster.dispatchers.jobfolder.trees import Rules, Unfinished, Untouched, remove
+from trainmaster.dispatchers.cluster.jobfolder.own_files import RequestFailed, RequestRefused
+from trainmaster.dispatchers.cluster.jobfolder.shared_files import SharedContent
+from trainmaster.dispatchers.cluster.jobfolder.trees import Rules, Unfinished, Untouched, remove
 
 VERSION = 4
 SLURM = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")

@@ -1,7 +1,7 @@
 """Runs all commands of dispatchers: each with a deadline, a scrubbed environment and no shell.
 
 `Runner` is what dispatchers use: this machine under the master's own account (`Shell`, here), or another account or
-machine (`trainmaster.dispatchers.access`), with the same builders and parsers. `env -i` starts from an empty
+machine (`trainmaster.dispatchers.cluster.access`), with the same builders and parsers. `env -i` starts from an empty
 environment, so that no variable of the master (SLURM_*, SBATCH_*, conda, LD_*) reaches a command. No secret is ever
 passed this way.
 """
