@@ -24,7 +24,7 @@ from trainmaster.dispatchers.cluster.access.helper_client import HelperClient, R
 from trainmaster.dispatchers.cluster.access.transport import LocalTransport
 from trainmaster.dispatchers.cluster.jobfolder import helper
 from trainmaster.dispatchers.conformance import programs
-from trainmaster.dispatchers.pbs.config import PbsOptions
+from trainmaster.dispatchers.pbs.options import PbsOptions
 
 # Runs a few calls as the service account, as a master would: root needs no sudoers line.
 AS_SERVICE = """

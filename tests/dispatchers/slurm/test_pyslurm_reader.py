@@ -25,7 +25,7 @@ from trainmaster.dispatchers.cluster.access.access import make_access
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.slurm import SlurmDispatcher
 from trainmaster.dispatchers.slurm.client import SlurmClient
-from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.options import SlurmOptions
 from trainmaster.dispatchers.slurm.pyslurm_reader import NoReader, PyslurmReader, release
 
 STAND_IN = """

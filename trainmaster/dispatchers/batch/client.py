@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 
 from trainmaster.dispatchers.base import DispatcherError, JobRef
-from trainmaster.dispatchers.batch.failures import FailureWords
+from trainmaster.dispatchers.batch.messages import FailureWords
 from trainmaster.dispatchers.batch.options import BatchOptions
 from trainmaster.dispatchers.cluster.access.access import Access
 from trainmaster.dispatchers.cluster.command_runner import CommandResult

@@ -17,7 +17,7 @@ from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_r
 from trainmaster.dispatchers.base import Rejected, SlotType
 from trainmaster.dispatchers.cluster.access.config import AccessOptions, Impersonation
 from trainmaster.dispatchers.cluster.command_runner import DEFAULT_PATH
-from trainmaster.dispatchers.section import read_section
+from trainmaster.dispatchers.sections import read_section
 
 _PROJECT_SOURCE = re.compile(r"project|workspace|label(:.+)?")
 _LAUNCHER = "it belongs to Determined's launcher, which is not needed; remove it"

@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from trainmaster.containers import ContainerRuntime
 from trainmaster.dispatchers.base import (
     JobFile,
+    NotStarted,
     Rejected,
     Remains,
     SharedFile,
@@ -173,3 +176,10 @@ class JobFolder:
             raise Transient(f"The job folder {self.path} {what}: {reason}.", token=self.token) from error
         except (own_files.RequestFailed, own_files.RequestRefused) as error:
             raise Transient(f"The job folder {self.path} {what}: {error}.", token=self.token) from error
+
+
+def with_cause(remains: Remains, runtime: ContainerRuntime) -> Remains:
+    """Return `remains` with the reason added, if the job left no exit record and its output shows one."""
+    if remains.exits or not remains.output_tail or (cause := runtime.explain(remains.output_tail)) is None:
+        return remains
+    return replace(remains, not_started=NotStarted(cause.text, cause.final, cause.uncharged))

@@ -38,7 +38,7 @@ from trainmaster.dispatchers.base import (
     Transient,
     Unreachable,
 )
-from trainmaster.dispatchers.cluster.folder import JobFolder, check_token
+from trainmaster.dispatchers.cluster.folder import JobFolder, check_token, with_cause
 from trainmaster.dispatchers.contract.agents import INBOX_PREFIX, AgentView, NotLeading, PoolPolicy, QueueEntry
 from trainmaster.dispatchers.docker import views
 from trainmaster.dispatchers.docker.enrolment import Enrolment
@@ -46,7 +46,6 @@ from trainmaster.dispatchers.docker.fleet import Fleet, FleetAgent
 from trainmaster.dispatchers.docker.job_record import JobRecord, JobRequest
 from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.reconciler import Reconciler
-from trainmaster.dispatchers.not_started import explained
 
 log = logging.getLogger(__name__)
 
@@ -269,7 +268,7 @@ class DockerDispatcher:
                 tails[path.name.split(".")[1]] = path.read_bytes().decode(errors="replace")
         several = len(tails) > 1
         parts = [f"-- node {number} --\n{text}" if several else text for number, text in tails.items()]
-        return explained(replace(found, output_tail="\n".join(parts)), container_runtime("none"))
+        return with_cause(replace(found, output_tail="\n".join(parts)), container_runtime("none"))
 
     def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 the folder is ours
         folder = JobFolder(self._root, token)

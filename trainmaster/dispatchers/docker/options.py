@@ -11,7 +11,7 @@ from trainmaster.config.resource_managers import AgentPool, ClusterFacts, Dispat
 from trainmaster.config.shapes import AbsolutePath, Line, wrong
 from trainmaster.config.task_container import TaskContainerDefaults
 from trainmaster.dispatchers.docker.scheduler import Fitting, SchedulingPolicy, Sharing
-from trainmaster.dispatchers.section import read_section
+from trainmaster.dispatchers.sections import read_section
 
 
 class DockerOptions(DispatcherOptions):

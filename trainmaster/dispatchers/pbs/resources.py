@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.batch.resources import even_share
+from trainmaster.dispatchers.batch.requests import even_share
 
 # Resources of the whole job, not of a chunk (pbs_resources(7B)).
 JOB_WIDE = ("walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput", "pmem", "pvmem", "file",

@@ -26,7 +26,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.dispatchers.slurm.exits import SlurmExit
+from trainmaster.dispatchers.slurm.outcomes import SlurmExit
 from trainmaster.dispatchers.slurm.parse import ABSENT, QueueLine, expand_hosts
 
 START_DEADLINE = 20.0  # seconds for the first answer of the process: imports from a shared file system are slow

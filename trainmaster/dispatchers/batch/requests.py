@@ -1,8 +1,9 @@
-"""Parses the arguments for the submit command that a user gives in an experiment."""
+"""Parts of requests to a batch scheduler: the user's arguments, chunks of job ids, an even spread over nodes. Pure."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -32,3 +33,17 @@ def split(argument: str, scheduler: str) -> list[str]:
         return shlex.split(argument)
     except ValueError as error:
         raise BadOption(f"{scheduler} option {argument!r} has unbalanced quotes: {error}") from None
+
+
+CHUNK = 100  # job ids per command; a line of 100 ids is far below any limit
+
+
+def chunks(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the ids in chunks, one for each command."""
+    return (job_ids[at : at + CHUNK] for at in range(0, len(job_ids), CHUNK))
+
+
+def even_share(slots: int, node_size: int) -> int:
+    """Return the slots per node that spread `slots` evenly over as few nodes as possible: the largest divisor that a
+    node of `node_size` slots can hold."""
+    return next(each for each in range(min(slots, node_size), 0, -1) if slots % each == 0)

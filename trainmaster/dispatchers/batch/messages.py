@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from re import Pattern
@@ -57,3 +58,11 @@ def _program(outcome: CommandResult) -> str:
     """Return the command itself, without `env NAME=value`."""
     words = [word.rpartition("/")[2] for word in outcome.argv if "=" not in word]
     return next((word for word in words if word != "env"), outcome.argv[0])
+
+
+def named_signal(number: int) -> str:
+    """Return, for example, "signal 9 (SIGKILL)"; only the number for numbers that schedulers have added."""
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import JobSpec, Pool, PoolNode, Problem, SlotType
-from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.options import SlurmOptions
 from trainmaster.dispatchers.slurm.parse import NodeLine
 from trainmaster.dispatchers.slurm.resources import NodeRequest
 

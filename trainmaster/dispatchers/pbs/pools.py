@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainmaster.dispatchers.base import JobSpec, Pool, PoolNode, Problem, SlotType
-from trainmaster.dispatchers.pbs.config import NodePlacement, PbsOptions
-from trainmaster.dispatchers.pbs.formats import PrintedRecord
-from trainmaster.dispatchers.pbs.parse import duration, integer, truth
+from trainmaster.dispatchers.pbs.options import NodePlacement, PbsOptions
+from trainmaster.dispatchers.pbs.parse import PrintedRecord, duration, integer, truth
 from trainmaster.dispatchers.pbs.resources import ChunkRequest
 
 # What sites call GPUs, beside the resource that the administrator named.
