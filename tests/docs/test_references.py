@@ -11,8 +11,8 @@ from tests.support.references import Package
 
 OUTSIDE = frozenset({
     # programs and libraries
-    "SshMachine", "ParamikoMachine", "after_flush", "deepspeed.launcher.launch", "horovod.tensorflow", "horovod.torch",
-    "ps", "timestamptz", "trainmaster", "trainmaster.searchers",
+    "SshMachine", "ParamikoMachine", "after_flush", "deepspeed.launcher.launch", "determined", "horovod.tensorflow",
+    "horovod.torch", "ps", "timestamptz", "trainmaster", "trainmaster.searchers",
     # values of configuration files and requests
     "basic", "experiment_id_filter.not_in", "invariant_config", "local", "previous", "STATE_ACTIVE", "yes",
     # files of a job, names of hyperparameters

@@ -183,7 +183,7 @@ class Package:
         if hasattr(builtins, word) or keyword.iskeyword(word) or word in sys.stdlib_module_names:
             return True
         part = name.split(".")[1:2]
-        if any(other.split(".")[1:2] == part for other in self._short_names.get(word, ())):
+        if any(other.split(".")[1:2] in (part, [word]) for other in self._short_names.get(word, ())):
             return True
         return any(word in self.modules[other].words for other in self._reached(name))
 
