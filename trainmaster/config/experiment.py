@@ -10,20 +10,20 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from .environment import BindMount, Environment, LogPolicy, Resources
-from .hyperparameters import Hyperparameters, without_count
-from .merge import merge
-from .messages import Complaint, ConfigError, in_words
-from .overrides import override
-from .searcher import IGNORED as SEARCHER_IGNORED
-from .searcher import Length, Searcher, takes_grid
-from .searcher import incomplete as incomplete_searcher
-from .shapes import Label, Line, Name, Natural, Positive, Section, Steps, Text, Whole, wrong
-from .source import Document, read, write
-from .storage import CheckpointStorage
-from .storage import incomplete as incomplete_storage
-from .user_options import Pbs, Slurm, WithUserOptions
-from .validation import check, in_order
+from trainmaster.config.environment import BindMount, Environment, LogPolicy, Resources
+from trainmaster.config.hyperparameters import Hyperparameters, without_count
+from trainmaster.config.merge import merge
+from trainmaster.config.messages import Complaint, ConfigError, in_words
+from trainmaster.config.overrides import override
+from trainmaster.config.searcher import IGNORED as SEARCHER_IGNORED
+from trainmaster.config.searcher import Length, Searcher, takes_grid
+from trainmaster.config.searcher import incomplete as incomplete_searcher
+from trainmaster.config.shapes import Label, Line, Name, Natural, Positive, Section, Steps, Text, Whole, wrong
+from trainmaster.config.source import Document, read, write
+from trainmaster.config.storage import CheckpointStorage
+from trainmaster.config.storage import incomplete as incomplete_storage
+from trainmaster.config.user_options import Pbs, Slurm, WithUserOptions
+from trainmaster.config.validation import check, in_order
 
 
 def entrypoint_of(value: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, RootModel, Tag, model_validator
 
-from .messages import Path, in_words
-from .shapes import Positive, Section, Whole, pick, tag_of, wrong
+from trainmaster.config.messages import Path, in_words
+from trainmaster.config.shapes import Positive, Section, Whole, pick, tag_of, wrong
 
 TYPES = ("const", "int", "double", "log", "categorical")
 MAX_RANGE = 2**63

@@ -12,7 +12,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .shapes import Section, Whole, wrong
+from trainmaster.config.shapes import Section, Whole, wrong
 
 _Count = Annotated[Whole, Field(ge=1, le=2**31 - 1)]
 _Megabytes = Annotated[Whole, Field(ge=1, le=4096)]

@@ -11,15 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from .limits import Limits
-from .messages import Complaint, ConfigError
-from .networks import Network, ServicesUrl
-from .resource_managers import AgentPool, DispatcherOptions, ResourceManager, default_manager
-from .shapes import AbsolutePath, Line, Name, Natural, Port, Section, Whole, wrong
-from .source import Document, read
-from .storage import CheckpointStorage, incomplete
-from .task_container import BUILT_IN, ContainerSettings, TaskContainerDefaults
-from .validation import check, in_order
+from trainmaster.config.limits import Limits
+from trainmaster.config.messages import Complaint, ConfigError
+from trainmaster.config.networks import Network, ServicesUrl
+from trainmaster.config.resource_managers import AgentPool, DispatcherOptions, ResourceManager, default_manager
+from trainmaster.config.shapes import AbsolutePath, Line, Name, Natural, Port, Section, Whole, wrong
+from trainmaster.config.source import Document, read
+from trainmaster.config.storage import CheckpointStorage, incomplete
+from trainmaster.config.task_container import BUILT_IN, ContainerSettings, TaskContainerDefaults
+from trainmaster.config.validation import check, in_order
 
 
 class Database(Section):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .user_options import section_named
+from trainmaster.config.user_options import section_named
 
 Config = Mapping[str, Any]
 Rule = Callable[[Any, Any], Any]

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
-from .messages import in_words
-from .shapes import Line, wrong
+from trainmaster.config.messages import in_words
+from trainmaster.config.shapes import Line, wrong
 
 
 def _network(value: str) -> str:

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .experiment import ExperimentConfig, incomplete
-from .merge import merge
-from .messages import Complaint, ConfigError
-from .shapes import Natural, Section, Whole
-from .source import Document, read
-from .task import TaskConfig
-from .validation import check, in_order
+from trainmaster.config.experiment import ExperimentConfig, incomplete
+from trainmaster.config.merge import merge
+from trainmaster.config.messages import Complaint, ConfigError
+from trainmaster.config.shapes import Natural, Section, Whole
+from trainmaster.config.source import Document, read
+from trainmaster.config.task import TaskConfig
+from trainmaster.config.validation import check, in_order
 
 C = TypeVar("C", ExperimentConfig, TaskConfig)
 

@@ -12,11 +12,22 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from trainmaster import plugins
+from trainmaster.config.messages import in_words
+from trainmaster.config.shapes import (
+    AbsolutePath,
+    Line,
+    Name,
+    Natural,
+    Port,
+    Section,
+    Segment,
+    Whole,
+    chosen,
+    one_of,
+    wrong,
+)
+from trainmaster.config.task_container import TaskContainerDefaults
 from trainmaster.slots import SlotType
-
-from .messages import in_words
-from .shapes import AbsolutePath, Line, Name, Natural, Port, Section, Segment, Whole, chosen, one_of, wrong
-from .task_container import TaskContainerDefaults
 
 SlotTypeName = Annotated[SlotType, one_of(SlotType)]
 

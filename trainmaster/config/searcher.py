@@ -12,9 +12,8 @@ from pydantic import BeforeValidator, Discriminator, Tag, model_serializer, mode
 from pydantic_core import PydanticCustomError
 
 from trainmaster import plugins
-
-from .messages import in_words
-from .shapes import Line, Name, Natural, Positive, Section, Steps, chosen, pick, wrong
+from trainmaster.config.messages import in_words
+from trainmaster.config.shapes import Line, Name, Natural, Positive, Section, Steps, chosen, pick, wrong
 
 UNITS = ("batches", "records", "epochs")
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from .messages import ConfigError
-from .source import read, write
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.source import read, write
 
 MASK = "********"
 

@@ -24,8 +24,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from .messages import in_words, nearest
-from .names import no_segment, only_dots
+from trainmaster.config.messages import in_words, nearest
+from trainmaster.config.names import no_segment, only_dots
 
 
 class Section(BaseModel):

@@ -19,8 +19,8 @@ from typing import Any
 
 import yaml
 
-from .limits import in_force
-from .messages import Complaint, ConfigError, Path
+from trainmaster.config.limits import in_force
+from trainmaster.config.messages import Complaint, ConfigError, Path
 
 MAX_DEPTH = 100
 MOST_COMPLAINTS = 50  # a text may be wrong in every line, and users read no more

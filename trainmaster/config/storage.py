@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Tag, model_validator
 
-from .shapes import AbsolutePath, Line, Name, Natural, Prefix, Section, pick, tag_of, wrong
+from trainmaster.config.shapes import AbsolutePath, Line, Name, Natural, Prefix, Section, pick, tag_of, wrong
 
 
 class _Common(Section):

@@ -9,14 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from .environment import BindMount, Devices, Environment
-from .experiment import entrypoint_of
-from .merge import merge
-from .messages import ConfigError, in_words
-from .shapes import Bytes, Line, Natural, Section, Text, Whole, wrong
-from .source import Document, check_size, read
-from .user_options import Pbs, Slurm, WithUserOptions
-from .validation import check
+from trainmaster.config.environment import BindMount, Devices, Environment
+from trainmaster.config.experiment import entrypoint_of
+from trainmaster.config.merge import merge
+from trainmaster.config.messages import ConfigError, in_words
+from trainmaster.config.shapes import Bytes, Line, Natural, Section, Text, Whole, wrong
+from trainmaster.config.source import Document, check_size, read
+from trainmaster.config.user_options import Pbs, Slurm, WithUserOptions
+from trainmaster.config.validation import check
 
 SOURCE = "the task's configuration"
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")

@@ -7,9 +7,18 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from .environment import BindMount, Devices, Images, LogPolicy, RegistryAuth, Variables, images, variables
-from .shapes import Bytes, Line, Natural, Section, Text
-from .user_options import Pbs, Slurm, WithUserOptions
+from trainmaster.config.environment import (
+    BindMount,
+    Devices,
+    Images,
+    LogPolicy,
+    RegistryAuth,
+    Variables,
+    images,
+    variables,
+)
+from trainmaster.config.shapes import Bytes, Line, Natural, Section, Text
+from trainmaster.config.user_options import Pbs, Slurm, WithUserOptions
 
 SHM_SIZE = 4 * 2**30
 PREEMPTION_TIMEOUT = 3600

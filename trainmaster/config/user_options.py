@@ -14,8 +14,7 @@ from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, ValidationErr
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from trainmaster import plugins
-
-from .shapes import Line, Positive, Section
+from trainmaster.config.shapes import Line, Positive, Section
 
 log = logging.getLogger(__name__)
 

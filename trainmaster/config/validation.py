@@ -12,9 +12,9 @@ from pydantic import BaseModel, RootModel, Tag, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from .messages import Complaint, Path, in_words, key_path, nearest
-from .shapes import Chosen, Section
-from .source import Document
+from trainmaster.config.messages import Complaint, Path, in_words, key_path, nearest
+from trainmaster.config.shapes import Chosen, Section
+from trainmaster.config.source import Document
 
 M = TypeVar("M", bound=BaseModel)
 
