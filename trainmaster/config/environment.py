@@ -175,7 +175,7 @@ class Resources(Section):
 
 
 def _action(value: Any) -> Any:
-    """The form of earlier releases is a mapping with a type."""
+    """Accept the form of earlier releases, a mapping with a type."""
     if isinstance(value, dict) and set(value) == {"type"}:
         return value["type"]
     return value

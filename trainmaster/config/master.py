@@ -292,7 +292,7 @@ class MasterConfig(Section):
 
 
 def parse_master(text: str, *, source: str = "master.yaml") -> MasterConfig:
-    """The complete master configuration.
+    """Parse the complete master configuration.
 
     Args:
         text: YAML; an empty text gives a master with its own database and the `local` dispatcher.
@@ -358,12 +358,12 @@ def task_container_fragments(config: MasterConfig, pool: str, manager: str | Non
 
 
 def container_settings(config: MasterConfig, pool: str, manager: str | None = None) -> ContainerSettings:
-    """What holds for the containers of a pool beside the experiment's configuration."""
+    """Return what holds for the containers of a pool beside the experiment's configuration."""
     return ContainerSettings.of(_sections(config, pool, manager))
 
 
 def _sections(config: MasterConfig, pool: str, manager: str | None) -> Iterator[TaskContainerDefaults]:
-    """The sections that concern a pool, the most important first."""
+    """Return the sections that concern a pool, the most important first."""
     for candidate in config.managers:
         # As `Clusters.pools` names them.
         for prefix in filter(None, (candidate.pool_prefix, f"{candidate.cluster_name}.")):

@@ -106,7 +106,7 @@ _REQUIRED = {
 
 
 def incomplete(storage: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What a completely merged section lacks: yields the path of the key below it, and a message."""
+    """Return what a completely merged section lacks: yields the path of the key below it, and a message."""
     kind = str(storage.get("type"))
     if kind not in _REQUIRED:
         return

@@ -91,12 +91,12 @@ class TaskConfig(WithUserOptions):
     pbs: Pbs = Pbs()
 
     def to_json(self) -> dict[str, Any]:
-        """The complete configuration in Determined's JSON shape."""
+        """Return the complete configuration in Determined's JSON shape."""
         return self.model_dump(mode="json", exclude_none=False)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> TaskConfig:
-        """A configuration from a stored result of `to_json`."""
+        """Read a configuration from a stored result of `to_json`."""
         return cls.model_validate(stored)
 
     def given(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class TaskConfig(WithUserOptions):
 
 
 def parse_task(given: str | Mapping[str, Any], *, defaults: Sequence[Mapping[str, Any]] = ()) -> TaskConfig:
-    """The complete configuration of a task.
+    """Parse the complete configuration of a task.
 
     Args:
         given: YAML text, or the mapping that a client has parsed from it.

@@ -44,7 +44,7 @@ def check_token(token: str, prefix: str = "") -> str:
 
 
 def check_names(token: str, files: Mapping[str, JobFile]) -> None:
-    """Raises Rejected for a staged file that would leave the job folder."""
+    """Raise Rejected for a staged file that would leave the job folder."""
     for name in files:
         if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
             raise Rejected(f"The staged file {name!r} would be outside the job folder.", token=token)
@@ -94,7 +94,7 @@ class JobFolder:
     """The folder of one job. It belongs to the job's user, and no other account may enter it."""
 
     def __init__(self, root: Path, token: str) -> None:
-        """Raises Rejected when `token` could name anything but a folder directly below `root`."""
+        """Check the token. Raises Rejected when it could name anything but a folder directly below `root`."""
         self.token = check_token(token)
         self.path = root / token
 

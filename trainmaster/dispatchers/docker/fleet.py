@@ -143,7 +143,7 @@ class Fleet:
             log.warning("the list of agents is kept in memory only: %s", error)
 
     def get(self, agent_id: str) -> FleetAgent:
-        """Raises UnknownAgent."""
+        """Return an agent. Raises UnknownAgent."""
         found = self.agents.get(agent_id)
         if found is None:
             close = ", ".join(sorted(self.agents)) or "none has joined yet"

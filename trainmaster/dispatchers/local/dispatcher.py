@@ -48,7 +48,7 @@ class LocalDispatcher:
     UserOptions = None
 
     def __init__(self, setup: Setup) -> None:
-        """Raises Rejected for a wrong configuration."""
+        """Read the options. Raises Rejected for a wrong configuration."""
         self.name = setup.name
         self._prefix = setup.prefix
         self._root = setup.job_root

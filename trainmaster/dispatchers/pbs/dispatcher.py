@@ -55,7 +55,7 @@ class PbsDispatcher(BatchDispatcher):
     _options: PbsOptions
 
     def __init__(self, setup: Setup) -> None:
-        """Raises Rejected for a wrong configuration."""
+        """Read the options. Raises Rejected for a wrong configuration."""
         options = PbsOptions.read(setup.options)
         environment, path = options.client_environment, options.command_path
         access = make_access(options, setup.job_root, environment=environment, path=path)
@@ -108,7 +108,7 @@ class PbsDispatcher(BatchDispatcher):
         return [queue.pool(self._options) for name, queue in found.items() if name not in inner]
 
     def _ask_queues(self, _before: Mapping[str, Queue]) -> dict[str, Queue]:
-        """Raises Unreachable, Transient."""
+        """List the queues. Raises Unreachable, Transient."""
         client = self._client
         return queues(client.queues(), client.nodes(), client.server(), self._options)
 

@@ -162,7 +162,7 @@ class Given:
 
 
 def check(arguments: Sequence[str], gpu_resource: str = "ngpus") -> Given:
-    """The user's `pbsbatch_args`; the last of several wins, as with qsub. Raises BadOption."""
+    """Read the user's `pbsbatch_args`; the last of several wins, as with qsub. Raises BadOption."""
     given = Given()
     for argument in arguments:
         for letter, value in _read(argument):

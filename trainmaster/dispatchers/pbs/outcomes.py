@@ -178,7 +178,7 @@ class PbsExit:
 
 
 def map_state(job: PbsJob) -> JobState:
-    """The state behind PBS's letter, its finer number and, for an ended job, its exit status."""
+    """Return the state behind PBS's letter, its finer number and, for an ended job, its exit status."""
     letter = job.state.upper()  # the whole word: TRANSMOGRIFYING is no T
     if letter in _ENDED:
         return _ended(job)

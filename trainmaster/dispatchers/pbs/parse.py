@@ -193,7 +193,7 @@ def _value(text: str) -> str:
 
 
 def by_name(records: Sequence[PrintedRecord]) -> dict[str, PrintedRecord]:
-    """Records by their names; the last of several wins."""
+    """Return the records by their names; the last of several wins."""
     return {record.name: record for record in records}
 
 
@@ -275,7 +275,7 @@ def job(record: PrintedRecord, gpu_resource: str) -> PbsJob | None:
 
 
 def submitted_id(stdout: str) -> str | None:
-    """The id that qsub prints. A site's hook may print before it, so the last matching line counts."""
+    """Read the id that qsub prints. A site's hook may print before it, so the last matching line counts."""
     for line in reversed(stdout.splitlines()):
         if JOB_ID.fullmatch(line.strip()) and "." in line:
             return line.strip()
@@ -283,7 +283,7 @@ def submitted_id(stdout: str) -> str | None:
 
 
 def short_id(job_id: str) -> str:
-    """The number of an id such as "123.server.site"."""
+    """Return the number of an id such as "123.server.site"."""
     return job_id.partition(".")[0]
 
 

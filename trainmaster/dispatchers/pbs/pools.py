@@ -140,7 +140,7 @@ class Queue:
 def queues(
     listed: Sequence[PrintedRecord], nodes: Sequence[PrintedRecord], server: PrintedRecord | None, options: PbsOptions
 ) -> dict[str, Queue]:
-    """The queues of a server that lead to nodes, in its order."""
+    """Return the queues of a server that lead to nodes, in its order."""
     of_server = server or PrintedRecord("", {})
     execution = {
         record.name: _execution_queue(record, nodes, of_server, options)
@@ -195,7 +195,7 @@ def _routing_queue(
     server: PrintedRecord,
     options: PbsOptions,
 ) -> Queue:
-    """A routing queue that leads to the execution queues `reached`. Its own limits hold before theirs."""
+    """Return a routing queue that leads to the execution queues `reached`. Its own limits hold before theirs."""
     inner = {queue.name for queue in reached}
     open_ones = {queue.name for queue in reached if queue.enabled and queue.started}
     serving = {

@@ -68,7 +68,7 @@ class SlurmDispatcher(BatchDispatcher):
     _options: SlurmOptions
 
     def __init__(self, setup: Setup) -> None:
-        """Raises Rejected for a wrong configuration."""
+        """Read the options. Raises Rejected for a wrong configuration."""
         options = SlurmOptions.read(setup.options)
         access = make_access(options, setup.job_root, environment=options.client_environment, path=options.job_path)
         super().__init__(setup, options, access)
@@ -133,7 +133,7 @@ class SlurmDispatcher(BatchDispatcher):
         return [partition.pool(self._options) for partition in self._partitions.all(fresh=True).values()]
 
     def _ask_partitions(self, before: Mapping[str, Partition]) -> dict[str, Partition]:
-        """Raises Unreachable, Transient."""
+        """List the partitions. Raises Unreachable, Transient."""
         found = partitions(self._client.nodes(), self._options)
         # A trial whose pool does not exist is refused for good, so two answers must agree.
         gone = before.keys() - found.keys()

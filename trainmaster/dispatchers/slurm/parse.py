@@ -108,7 +108,7 @@ def cut_queue(stdout: str, mark: str) -> str:
 
 
 def cut_nodes(stdout: str, mark: str) -> str:
-    """The same as `cut_queue`, for sinfo."""
+    """Return why the output of sinfo is cut, as `cut_queue`."""
     return _cut(stdout, f"{mark}\n", _NODES_HEADING + mark, mark)
 
 
@@ -318,8 +318,8 @@ def configuration(stdout: str) -> dict[str, str]:
 
 
 def accounting(stdout: str, token: str) -> dict[str, str] | None:
-    """The newest allocation of `sacct -X -P -n -o` with commands.ACCOUNT_FIELDS that bears `token`; None when there is
-    none. Job ids start again when a cluster loses its state, so that one id may stand for several jobs."""
+    """Return the newest allocation of `sacct -X -P -n -o` with commands.ACCOUNT_FIELDS that bears `token`; None when
+    there is none. Job ids start again when a cluster loses its state, so that one id may stand for several jobs."""
     rows = [line.split("|", len(_ACCOUNT_KEYS)) for line in stdout.splitlines()]
     ours = [row for row in rows if len(row) == len(_ACCOUNT_KEYS) + 1 and row[-1] == token]
     return dict(zip(_ACCOUNT_KEYS, ours[-1][:-1], strict=True)) if ours else None

@@ -156,7 +156,7 @@ class Access:
         return None if user == self.account or not self.impersonates else user
 
     def _inspector(self) -> HelperClient:
-        """The helper as the account of the master, with no rights but its own."""
+        """Return the helper as the account of the master, with no rights but its own."""
         if not self.here:
             return self._helper(None)
         with self._lock:
@@ -164,7 +164,7 @@ class Access:
         return HelperClient(line, helper_client.bootstrap(PYTHON), source=helper_client.own_source())
 
     def _helper(self, user: str | None) -> HelperClient:
-        """The helper as `user`; None is the account that logs in over SSH."""
+        """Return the helper as `user`; None is the account that logs in over SSH."""
         with self._lock:
             if user not in self._helpers:
                 self._helpers[user] = self._make_helper(user)
