@@ -21,14 +21,15 @@ _QUOTED = re.compile('[",;\t\r\n]')
 
 
 def visible(text: str) -> str:
-    """The text with its hidden characters written as `‹200B›`."""
+    """Return the text with its hidden characters written as `‹200B›`."""
     if text.isascii() and text.isprintable():
         return text
     return HIDDEN.sub(lambda found: f"‹{ord(found[0]):04X}›", text)
 
 
 def csv_cell(text: str) -> str:
-    """A text as a cell that no spreadsheet takes for a formula, quoted where a separator of any language is in it."""
+    """Return a text as a cell that no spreadsheet takes for a formula, quoted where a separator of any language is in
+    it."""
     first = HIDDEN.sub("", text).lstrip()[:1]
     if (_FORMULA.match(first) and not _NUMBER.fullmatch(text)) or (text[:1] in ("\t", "\r", "\n")):
         text = f"'{text}"

@@ -36,7 +36,7 @@ from trainmaster.dispatchers.base import (
     Traits,
     UserOptions,
 )
-from trainmaster.dispatchers.folder import JobFolder
+from trainmaster.dispatchers.cluster.folder import JobFolder
 from trainmaster.templates import ControlCharacter
 
 POOL = "nohup"

@@ -39,8 +39,8 @@ from trainmaster.dispatchers.base import (
     SlotType,
     StagedFile,
 )
+from trainmaster.dispatchers.contract.agents import UnknownAgent
 from trainmaster.dispatchers.docker import DockerDispatcher
-from trainmaster.dispatchers.hub import UnknownAgent
 
 JOBS = 150
 AT_ONCE = 6

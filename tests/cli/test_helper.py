@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainmaster.dispatchers.access import helper_client
-from trainmaster.dispatchers.command_runner import DEFAULT_PATH
-from trainmaster.dispatchers.jobfolder import helper
+from trainmaster.dispatchers.cluster.access import helper_client
+from trainmaster.dispatchers.cluster.command_runner import DEFAULT_PATH
+from trainmaster.dispatchers.cluster.jobfolder import helper
 
 CONFIG = """
 resource_manager:

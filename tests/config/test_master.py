@@ -13,7 +13,7 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.master import container_settings, parse_master, task_container_fragments
 from trainmaster.config.messages import ConfigError
 from trainmaster.dispatchers.local.options import LocalOptions
-from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.options import SlurmOptions
 from trainmaster.dispatchers.slurm.resources import GpuDialect
 from trainmaster.master.services.scheduling.job_spec import image_for
 

@@ -8,8 +8,8 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.master import parse_master, task_container_fragments
 from trainmaster.config.messages import ConfigError
 from trainmaster.dispatchers.base import Rejected
-from trainmaster.dispatchers.pbs.config import HostStart, NodePlacement, PbsOptions
-from trainmaster.dispatchers.pbs.formats import Format
+from trainmaster.dispatchers.pbs.options import HostStart, NodePlacement, PbsOptions
+from trainmaster.dispatchers.pbs.parse import Format
 
 FULL = """
 resource_manager:

@@ -6,8 +6,8 @@ import pytest
 
 from trainmaster.config.master import parse_master
 from trainmaster.config.messages import ConfigError
-from trainmaster.dispatchers.access.config import Impersonation, SshClient
-from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.cluster.access.config import Impersonation, SshClient
+from trainmaster.dispatchers.slurm.options import SlurmOptions
 
 FAR = """
 resource_manager:

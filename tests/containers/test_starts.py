@@ -30,8 +30,8 @@ from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_TOOL,
 from trainmaster.containers.engines import NO_INIT
 from trainmaster.containers.forwarded import FORWARDED
 from trainmaster.dispatchers.base import SharedFile
+from trainmaster.dispatchers.cluster.folder import JobFolder
 from trainmaster.dispatchers.conformance import programs
-from trainmaster.dispatchers.folder import JobFolder
 
 RUNTIMES = ("apptainer", "singularity", "docker", "podman", "enroot", "pyxis", "charliecloud")
 OPTIONS = Path(__file__).resolve().parents[1] / "data" / "container-tools"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.dispatchers.command_runner import Shell
+from trainmaster.dispatchers.cluster.command_runner import Shell
 
 
 def test_words_arrive_as_they_are_and_standard_input_too() -> None:

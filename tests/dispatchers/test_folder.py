@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.dispatchers.base import Rejected, StagedFile, Transient
-from trainmaster.dispatchers.folder import TAIL_BYTES, JobFolder
+from trainmaster.dispatchers.cluster.folder import TAIL_BYTES, JobFolder
 
 
 def test_staging_again_gives_the_same(tmp_path: Path) -> None:

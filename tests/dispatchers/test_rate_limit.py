@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from trainmaster.dispatchers.rate_limit import TokenBucket
+from trainmaster.dispatchers.cluster.rate_limit import TokenBucket
 
 
 def test_threads_wait_their_turn_after_a_first_burst() -> None:

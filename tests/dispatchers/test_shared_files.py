@@ -13,9 +13,9 @@ import pytest
 
 from trainmaster.containers import ContainerStart, container_runtime
 from trainmaster.dispatchers.base import JobFile, SharedFile, StagedFile
-from trainmaster.dispatchers.folder import JobFolder
-from trainmaster.dispatchers.jobfolder import shared_files
-from trainmaster.dispatchers.jobfolder.own_files import SUBFOLDER
+from trainmaster.dispatchers.cluster.folder import JobFolder
+from trainmaster.dispatchers.cluster.jobfolder import shared_files
+from trainmaster.dispatchers.cluster.jobfolder.own_files import SUBFOLDER
 from trainmaster.templates.render import FOLDER
 
 CODE = b"code of the job " * 50_000

@@ -15,10 +15,10 @@ from tests.support.master import wait_for
 from trainmaster.agent.master_link import MasterLink, MustLeave, NotEnrolled, NotGiven
 from trainmaster.agent_protocol.messages import MAX_CONTAINERS, AgentReport, SlotFact
 from trainmaster.dispatchers.base import ContainerSpec, JobSpec, Rejected, Setup, SlotType, StagedFile
+from trainmaster.dispatchers.cluster.jobfolder.helper import DENIED_GROUPS
+from trainmaster.dispatchers.contract.agents import AlreadyEnrolled, WrongKey
 from trainmaster.dispatchers.docker import DockerDispatcher
 from trainmaster.dispatchers.docker.enrolment import Enrolment
-from trainmaster.dispatchers.hub import AlreadyEnrolled, WrongKey
-from trainmaster.dispatchers.jobfolder.helper import DENIED_GROUPS
 
 OPTIONS = {"resource_pools": [{"pool_name": "default"}], "poll_interval": 0.2}
 

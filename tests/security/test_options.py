@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.batch.arguments import BadOption
+from trainmaster.dispatchers.batch.requests import BadOption
 from trainmaster.dispatchers.slurm import options
 from trainmaster.dispatchers.slurm.resources import GpuDialect, check_gpus, plan
 

@@ -24,8 +24,8 @@ from tests.support.master import (
     wait_for,
 )
 from trainmaster.dispatchers.base import StreamPosition
-from trainmaster.dispatchers.folder import JobFolder
-from trainmaster.dispatchers.jobfolder import job_files
+from trainmaster.dispatchers.cluster.folder import JobFolder
+from trainmaster.dispatchers.cluster.jobfolder import job_files
 
 LOCAL = "resource_manager: {type: local, slots: 4, poll_interval: 0.2}\n"
 LIMITS = "limits: {spool: 8, spool_unreadable: 200}\n"

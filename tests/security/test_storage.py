@@ -21,7 +21,7 @@ from tests.support.api.jobs import Job, jobs_of, kept_in
 from tests.support.cluster.packages import Unavailable
 from tests.support.cluster.users import ensure_users, run_as
 from tests.support.master import MasterProcess, wait_for
-from trainmaster.dispatchers.jobfolder import trees
+from trainmaster.dispatchers.cluster.jobfolder import trees
 
 Json = dict[str, Any]
 CHECKPOINTS = "/api/v1/checkpoints"

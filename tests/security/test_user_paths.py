@@ -13,7 +13,7 @@ import trainmaster
 
 HOME = Path(trainmaster.__file__).parent
 PARTS = ("master", "dispatchers", "agent", "containers")
-THE_MODULE = "dispatchers/jobfolder/trees.py"
+THE_MODULE = "dispatchers/cluster/jobfolder/trees.py"
 WALKS = {
     *("rmtree", "copytree", "glob", "iglob", "rglob", "iterdir", "walk", "fwalk", "realpath", "removedirs"),
     "scandir",
@@ -22,7 +22,7 @@ NO_USERS = {
     ("master/db/embedded.py", "resolve"): (1, "the master's own data folder"),
     ("master/db/binaries.py", "resolve"): (1, "PostgreSQL's programs"),
     ("master/db/binaries.py", "glob"): (2, "PostgreSQL's programs"),
-    ("dispatchers/access/openssh_transport.py", "rmtree"): (1, "the folder of the master's own sockets"),
+    ("dispatchers/cluster/access/openssh_transport.py", "rmtree"): (1, "the folder of the master's own sockets"),
     ("dispatchers/docker/dispatcher.py", "glob"): (2, "job folders of the master's side, which no job sees"),
     ("containers/cache.py", "walk"): (1, "the folder of images, by the account whose folder it is"),
     ("containers/cache.py", "glob"): (1, "the same"),

@@ -193,7 +193,7 @@ class Agent:
             self._begin(action, local.get(action.token, Local(action.token)))
 
     def _local_state(self) -> dict[str, Local]:
-        """What this host knows of each job that has a container or files here, or an action under way."""
+        """Return what this host knows of each job that has a container or files here, or an action under way."""
         # Read before the engine is asked: only this thread begins actions, so a job without one stays as the engine
         # then shows it. In the other order a container that has just been started would look as if it were gone.
         with self._lock:

@@ -156,7 +156,7 @@ class Engine:
                 raise _not_started(error) from None
 
     def start(self, container: str) -> None:
-        """Raises CannotStart."""
+        """Start a container that `create` made. Raises ContainerError."""
         with _engine_errors():
             try:
                 self._api().start(container)

@@ -49,7 +49,7 @@ class Folders:
             return ""
 
     def keep_secret(self, secret: str) -> None:
-        """Raises OSError."""
+        """Store the secret. Raises OSError."""
         replace_file(self._data / SECRET_FILE, f"{secret}\n")
 
     def job(self, token: str) -> Path:

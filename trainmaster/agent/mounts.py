@@ -99,7 +99,7 @@ class Mounts:
         self._kept = [os.path.realpath(folder) for folder in kept]
 
     def open(self, binds: Sequence[Bind], account: ContainerUser) -> Sources:
-        """Raises CannotStart."""
+        """Open the sources of a container's mounts as the job's account. Raises ContainerError."""
         found = _opened([bind.host_path for bind in binds], account) if binds else []
         real: list[Bind] = []
         opened: dict[str, tuple[int, int]] = {}

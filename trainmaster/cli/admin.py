@@ -163,7 +163,7 @@ def _doctor(args: argparse.Namespace) -> int:
 
 
 def _config(args: argparse.Namespace) -> MasterConfig | None:
-    """The configuration; None after its complaints were printed."""
+    """Return the configuration; None after its complaints were printed."""
     from trainmaster.config.messages import ConfigError
 
     try:
@@ -184,7 +184,7 @@ def _config(args: argparse.Namespace) -> MasterConfig | None:
 
 
 def _read(path: Path | None) -> MasterConfig:
-    """Raises ConfigError, OSError, UnicodeDecodeError."""
+    """Read the configuration. Raises ConfigError, OSError, UnicodeDecodeError."""
     from trainmaster.config.master import parse_master
 
     return parse_master(path.read_text(encoding="utf-8") if path else "", source=str(path or "defaults"))

@@ -41,9 +41,9 @@ def _path(text: str) -> object:
 
 def _show(args: argparse.Namespace, read: Read) -> int:
     from trainmaster.config.storage import SharedFs
-    from trainmaster.dispatchers.access import helper_client, setup
-    from trainmaster.dispatchers.access.config import HELPER
-    from trainmaster.dispatchers.jobfolder import helper
+    from trainmaster.dispatchers.cluster.access import helper_client, setup
+    from trainmaster.dispatchers.cluster.access.config import HELPER
+    from trainmaster.dispatchers.cluster.jobfolder import helper
 
     if args.part == "file":
         sys.stdout.write(helper_client.own_source().decode())

@@ -149,7 +149,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _key(path: Path | None, *, needed: bool) -> str:
-    """The key of the master's agents; empty where there is none and it is not `needed`. Raises Refused."""
+    """Return the key of the master's agents; empty where there is none and it is not `needed`. Raises CannotRun."""
     found = os.environ.pop(TOKEN_VARIABLE, "").strip()
     if path is not None:
         try:
@@ -169,7 +169,7 @@ def _key(path: Path | None, *, needed: bool) -> str:
 
 
 def _addresses(url: str) -> tuple[str, ...]:
-    """The address of this host that the master sees; no packet is sent for it."""
+    """Return the address of this host that the master sees; no packet is sent for it."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)

@@ -36,7 +36,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _status(task: dict[str, object]) -> int:
-    """The exit status of the program; 1 if it has none."""
+    """Return the exit status of the program; 1 if it has none."""
     allocations = task.get("allocations")
     codes = [allocation.get("statusCode") for allocation in allocations] if isinstance(allocations, list) else []
     known = next((code for code in codes if isinstance(code, int)), 1)

@@ -42,7 +42,7 @@ class ConfigFile:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> ConfigFile:
-        """The file that the arguments name. Raises ClientError."""
+        """Return the file that the arguments name. Raises ClientError."""
         path: Path = args.config_file
         try:
             return cls(path, path.read_text(encoding="utf-8"), tuple(args.config))
@@ -52,7 +52,7 @@ class ConfigFile:
             raise ClientError(f"{path} is not UTF-8 text.") from None
 
     def to_send(self) -> str:
-        """The text to send: that of the file, or YAML with the overrides applied. Raises FileFault."""
+        """Return the text to send: that of the file, or YAML with the overrides applied. Raises FileFault."""
         if not self.overrides:
             return self.text
         from trainmaster.config.source import write
@@ -63,11 +63,11 @@ class ConfigFile:
         return write(document.data)
 
     def data(self) -> dict[str, Any]:
-        """The configuration as JSON-like data. Raises FileFault."""
+        """Return the configuration as JSON-like data. Raises FileFault."""
         return dict(self._read()[0].data)
 
     def placed(self, error: APIError) -> ClientError:
-        """The master's error, with the line of this file, or the override, for each complaint."""
+        """Return the master's error, with the line of this file, or the override, for each complaint."""
         if not self.overrides and str(error).startswith(str(self.path)):
             return FileFault(str(error))
         complaints = [c for c in error.details if isinstance(c, dict) and "path" in c and "message" in c]
@@ -78,7 +78,7 @@ class ConfigFile:
         return FileFault("\n".join(map(str, lines)))
 
     def _read(self) -> tuple[Document, list[str]]:
-        """The document with the overrides in it, and sentences on what they left out."""
+        """Return the document with the overrides in it, and sentences on what they left out."""
         from trainmaster.config.messages import ConfigError
         from trainmaster.config.overrides import override
         from trainmaster.config.source import read

@@ -52,7 +52,7 @@ NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 1 for a failure (reported in one sentence), 2 for wrong arguments."""
+    """Return the exit status: 0, 1 for a failure (reported in one sentence), 2 for wrong arguments."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments in (["--version"], ["-V"]):
         return _print_version()
@@ -132,7 +132,7 @@ def _print_version() -> int:
 
 
 def _words(arguments: Sequence[str]) -> Sequence[str]:
-    """The arguments, from the first that is neither an option nor an option's value."""
+    """Return the arguments, from the first that is neither an option nor an option's value."""
     skip = False
     for place, argument in enumerate(arguments):
         if skip:
@@ -145,7 +145,7 @@ def _words(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _noun(words: Sequence[str]) -> str | None:
-    """The name of the command that the first word is or is an alias of; None for none."""
+    """Return the name of the command that the first word is or is an alias of; None for none."""
     for name, (aliases, _, _) in NOUNS.items():
         if words and words[0] in (name, *aliases):
             return name

@@ -62,7 +62,7 @@ def launch(master: Master, kind: Kind, args: argparse.Namespace, **more: Any) ->
 
 
 def configuration(args: argparse.Namespace) -> dict[str, Any]:
-    """The configuration file with the options merged over it. Raises ClientError, UsageError."""
+    """Return the configuration file with the options merged over it. Raises ClientError, UsageError."""
     found = read_mapping(args.config_file) if args.config_file else {}
     if args.config:
         found = _overridden(found, args.config)
@@ -91,7 +91,7 @@ def _overridden(found: dict[str, Any], overrides: Sequence[str]) -> dict[str, An
 
 
 def files_of(args: argparse.Namespace) -> ContextFolder:
-    """The files to send. Raises ClientError."""
+    """Read the files to send. Raises ClientError."""
     return collect(args.context, args.include)
 
 

@@ -80,7 +80,7 @@ def yaml(value: Any) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Row]) -> str:
-    """A table as text. On a terminal, times are shortened and texts cut so that a row fits on a line."""
+    """Format a table as text. On a terminal, times are shortened and texts cut so that a row fits on a line."""
     cells = [[_one_line(readable(cell)) for cell in row] for row in rows]
     widths = _widths(headers, cells)
     if sys.stdout.isatty():
@@ -126,7 +126,7 @@ def _short(cell: Any) -> str:
 
 
 def readable(cell: Any) -> str:
-    """A value as text for people."""
+    """Format a value as text for people."""
     match cell:
         case None:
             return ""
@@ -148,7 +148,7 @@ def readable(cell: Any) -> str:
 
 
 def exact(cell: Any) -> str:
-    """A value as text for a CSV file: numbers in full, times with their zone, structures as JSON."""
+    """Format a value as text for a CSV file: numbers in full, times with their zone, structures as JSON."""
     if cell is None:
         return ""
     if isinstance(cell, bool | Mapping | list | tuple):
@@ -159,7 +159,7 @@ def exact(cell: Any) -> str:
 
 
 def time(text: str | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """An RFC 3339 time in the user's time zone; to the second unless `form` says otherwise."""
+    """Format an RFC 3339 time in the user's time zone; to the second unless `form` says otherwise."""
     if not text:
         return ""
     return dt.datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone().strftime(form)
@@ -176,7 +176,7 @@ def size(count: int) -> str:
 
 
 def hparams(values: Mapping[str, Any]) -> str:
-    """A mapping such as hyperparameters on one line, nested ones with dots."""
+    """Format a mapping such as hyperparameters on one line, nested ones with dots."""
     return " ".join(f"{key}={_inner(value)}" for key, value in _flat("", values))
 
 
@@ -200,7 +200,8 @@ def _write_csv(file: TextIO, headers: Sequence[str], rows: Sequence[Row]) -> Non
 
 
 def _one_line(text: str) -> str:
-    """The text with its hidden characters shown, and without line ends: names and reasons are other users' input."""
+    """Return the text with its hidden characters shown, and without line ends: names and reasons are other users'
+    input."""
     return text if text.isascii() and text.isprintable() else visible(_LINE_ENDS.sub(" ", text))
 
 

@@ -23,7 +23,7 @@ def master_url(args: argparse.Namespace) -> str:
 
 
 def connect(args: argparse.Namespace) -> Master:
-    """A client with a session. Raises ClientError."""
+    """Return a client with a session. Raises ClientError."""
     return Master(session(args))
 
 
@@ -33,7 +33,7 @@ def say(notice: str) -> None:
 
 
 def session(args: argparse.Namespace) -> Transport:
-    """A transport with a session; asks for a password only at a terminal. Raises ClientError."""
+    """Return a transport with a session; asks for a password only at a terminal. Raises ClientError."""
     url = master_url(args)
     user, password = identity(args, url)
     return logins.session(url, user, password, ask=ask, warn=_warn)
@@ -52,7 +52,7 @@ def login(args: argparse.Namespace, username: str | None) -> str:
 
 
 def identity(args: argparse.Namespace, url: str) -> tuple[str, str | None]:
-    """The user, and the password if the environment has one."""
+    """Return the user, and the password if the environment has one."""
     return logins.identity(url, args.user)
 
 
@@ -70,7 +70,7 @@ def ask(user: str) -> str:
 
 
 def secret(question: str, what: str) -> str:
-    """A secret typed at the terminal, or the first line of standard input. Raises UsageError if there is none."""
+    """Read a secret typed at the terminal, or the first line of standard input. Raises UsageError if there is none."""
     if sys.stdin.isatty():
         import getpass
 

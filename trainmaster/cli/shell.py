@@ -70,7 +70,7 @@ def _enter(master: Master, args: argparse.Namespace, task_id: str) -> int:
 
 
 def _ready(master: Master, task_id: str) -> dict[str, Any]:
-    """The shell, once it accepts connections. Raises ClientError."""
+    """Wait for the shell, until it accepts connections. Raises ClientError."""
     checked_id(task_id, "shell")
     master.tasks.wait_ready(task_id, notice=say)
     shell = master.tasks.get("shell", task_id)
@@ -81,7 +81,7 @@ def _ready(master: Master, task_id: str) -> dict[str, Any]:
 
 
 def _kept(task_id: str) -> Path:
-    """A private folder for keys that are needed later."""
+    """Make a private folder for keys that are needed later."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "trainmaster" / "shell" / task_id
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def _kept(task_id: str) -> Path:
 
 
 def _command(master: Master, args: argparse.Namespace, shell: dict[str, Any], folder: Path) -> list[str]:
-    """The ssh command; writes the files that it needs to `folder`."""
+    """Return the ssh command; write the files that it needs to `folder`."""
     key, known = folder / "key", folder / "known_hosts"
     for path, content in ((key, shell["privateKey"]), (known, f"{shell['id']} {shell['hostPublicKey']}\n")):
         path.unlink(missing_ok=True)

@@ -31,7 +31,8 @@ SENTENCES = {
 
 
 def sentence(event: StoryEvent) -> str:
-    """What happened, why, and the state that followed. An event that this client does not know is named as it is."""
+    """Return what happened, why, and the state that followed. An event that this client does not know is named as it
+    is."""
     text = SENTENCES.get((event.subject, event.event))
     if text is None:
         words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", event.event).lower()

@@ -26,7 +26,7 @@ _RETURNS = re.compile("\r+\n?")  # each state of a progress bar becomes a line
 
 
 def clean(text: str) -> str:
-    """The text without control sequences; line ends and tabs stay."""
+    """Return the text without control sequences; line ends and tabs stay."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return _CONTROLS.sub("", _SEQUENCES.sub("", _RETURNS.sub("\n", text)))
@@ -57,5 +57,6 @@ def protect() -> None:
 
 
 def unfiltered(stream: TextIO) -> TextIO:
-    """The stream without cleaning: for our own control sequences, and for JSON, which escapes control characters."""
+    """Return the stream without cleaning: for our own control sequences, and for JSON, which escapes control
+    characters."""
     return stream.stream if isinstance(stream, Plain) else stream

@@ -47,7 +47,7 @@ def _write(where: int, data: bytes) -> None:
 
 
 def _connected(args: argparse.Namespace) -> ClientConnection:
-    """Raises ClientError."""
+    """Connect to the master. Raises ClientError."""
     from websockets.exceptions import InvalidStatus, WebSocketException
     from websockets.sync.client import connect
 

@@ -74,7 +74,8 @@ def _flag(text: str) -> bool:
 
 
 def _strong(password: str) -> str:
-    """The password. Raises ClientError for one that is too simple; the master cannot check that, as it gets a hash."""
+    """Return the password. Raises ClientError for one that is too simple; the master cannot check that, as it gets a
+    hash."""
     kinds = (str.isupper, str.islower, str.isdigit)
     if len(password) < 8 or not all(any(map(kind, password)) for kind in kinds):
         raise ClientError("A password needs 8 characters, with an upper and a lower case letter and a digit.")
@@ -82,7 +83,7 @@ def _strong(password: str) -> str:
 
 
 def _asked(name: str) -> str:
-    """A new password: typed twice at the terminal, or the first line of standard input."""
+    """Read a new password: typed twice at the terminal, or the first line of standard input."""
     if not sys.stdin.isatty():
         piped = sys.stdin.readline().rstrip("\n")
         if not piped:

@@ -51,7 +51,7 @@ class Verbs:
 
 
 def check_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Raises UsageError, naming the nearest verb, if the first of `words` is not a verb of the parser, or the next one
+    """Raise UsageError, naming the nearest verb, if the first of `words` is not a verb of the parser, or the next one
     not a verb below that."""
     verbs: Mapping[str, argparse.ArgumentParser] | None = parser.get_default("verbs")
     if not verbs or not words or words[0].startswith("-"):
@@ -64,21 +64,21 @@ def check_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def natural(text: str) -> int:
-    """A whole number of at least 0, for argparse."""
+    """Parse a whole number of at least 0, for argparse."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1, for argparse."""
+    """Parse a whole number of at least 1, for argparse."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
 def seconds(text: str) -> float:
-    """A time above 0, for argparse."""
+    """Parse a time above 0, for argparse."""
     try:
         value = float(text)
     except ValueError:
@@ -100,7 +100,7 @@ def add_order(parser: argparse.ArgumentParser, keys: Sequence[str], default: str
 
 
 def order(args: argparse.Namespace) -> dict[str, str]:
-    """The order in the API's words."""
+    """Return the order in the API's words."""
     return {"sortBy": f"SORT_BY_{args.sort_by.upper()}", "orderBy": f"ORDER_BY_{args.order_by.upper()}"}
 
 
@@ -114,7 +114,7 @@ def confirmed(args: argparse.Namespace, question: str) -> bool:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """A YAML or JSON file with a mapping. Raises ClientError."""
+    """Read a YAML or JSON file with a mapping. Raises ClientError."""
     import yaml
 
     try:
@@ -150,7 +150,7 @@ def add_log_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def log_filters(args: argparse.Namespace) -> dict[str, Any]:
-    """The filters in the API's words. Raises UsageError."""
+    """Return the filters in the API's words. Raises UsageError."""
     if args.head and args.follow:
         raise UsageError("--head and --follow exclude each other")
     levels = [f"LOG_LEVEL_{level}" for level in LEVELS[LEVELS.index(args.level) :]] if args.level else None

@@ -426,7 +426,7 @@ def _unpack(checkpoint: Checkpoint, target: Path) -> None:
 
 
 def _check(checkpoint: models.Checkpoint, copied: Path) -> None:
-    """Raises ClientError for a file that is missing or has another size than recorded."""
+    """Raise ClientError for a file that is missing or has another size than recorded."""
     for path, size in checkpoint.resources.items():
         place = copied / path
         if not os.path.lexists(place) or (place.is_file() and place.stat().st_size != size):

@@ -42,7 +42,7 @@ class ContextFolder:
         return len(self.found)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yields entries in the form of the API: path, base64 content, type, mode, mtime of each."""
+        """Yield entries in the form of the API: path, base64 content, type, mode, mtime of each."""
         for file in self.found:
             content = b"".join(_pieces(file))
             yield {**_head(file), "content": content.decode()}
@@ -53,7 +53,7 @@ class ContextFolder:
         return sum(file.size for file in self.found)
 
     def within(self, fields: Mapping[str, Any], key: str = "modelDefinition") -> Streamed:
-        """A request's body with `fields`, and the entries under `key`."""
+        """Return a request's body with `fields`, and the entries under `key`."""
         start = json.dumps({**fields, key: []}).encode()[:-2]
         parts = [(_opened(file, first=i == 0), file) for i, file in enumerate(self.found)]
         length = len(start) + sum(len(lead) + -(-file.size // 3) * 4 + 2 for lead, file in parts) + 2
@@ -72,7 +72,7 @@ class ContextFolder:
 def collect(
     root: Path | None, includes: Sequence[Path] = (), limit: Callable[[], int] = lambda: LIMIT
 ) -> ContextFolder:
-    """The files of a folder, without what its `.detignore` names.
+    """Return the files of a folder, without what its `.detignore` names.
 
     The content of `root` is placed in the training's working folder, and each include beside it under its own name.
     `limit` returns how many bytes the master accepts; it is called only for more than LIMIT bytes.
@@ -156,7 +156,7 @@ def _found(path: Path, name: str) -> ContextFile:
 
 
 def _head(found: ContextFile) -> dict[str, Any]:
-    """An entry without its content."""
+    """Return an entry without its content."""
     return {
         "path": found.name,
         "type": FOLDER if found.is_folder else REGULAR,
@@ -168,12 +168,12 @@ def _head(found: ContextFile) -> dict[str, Any]:
 
 
 def _opened(found: ContextFile, *, first: bool) -> bytes:
-    """An entry as JSON, up to the opening quotation mark of its content."""
+    """Return an entry as JSON, up to the opening quotation mark of its content."""
     return (b"" if first else b",") + json.dumps({**_head(found), "content": ""}).encode()[:-2]
 
 
 def _pieces(found: ContextFile) -> Iterator[bytes]:
-    """The content in base64. Raises ClientError for a file that cannot be read, or whose size has changed."""
+    """Return the content in base64. Raises ClientError for a file that cannot be read, or whose size has changed."""
     if found.is_folder:
         return
     try:

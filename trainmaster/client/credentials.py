@@ -24,7 +24,7 @@ MARKS = "client-marks.json"
 
 
 def folder() -> Path:
-    """The store's folder: DET_DEBUG_CONFIG_PATH itself, else `determined` in XDG_CONFIG_HOME or in ~/.config."""
+    """Return the store's folder: DET_DEBUG_CONFIG_PATH itself, else `determined` in XDG_CONFIG_HOME or in ~/.config."""
     if configured := os.environ.get("DET_DEBUG_CONFIG_PATH"):
         return Path(configured)
     configs = os.environ.get("XDG_CONFIG_HOME")
@@ -32,13 +32,14 @@ def folder() -> Path:
 
 
 def active_user(url: str) -> str | None:
-    """The user who logged in last. Raises ClientError when the store cannot be read, as do the functions below."""
+    """Return the user who logged in last. Raises ClientError when the store cannot be read, as do the functions
+    below."""
     found: str | None = _read()["masters"].get(url, {}).get("active_user")
     return found
 
 
 def token(url: str, user: str) -> str | None:
-    """The stored session token of `user`; None if there is none."""
+    """Return the stored session token of `user`; None if there is none."""
     found: str | None = _read()["masters"].get(url, {}).get("tokens", {}).get(user)
     return found
 
@@ -64,7 +65,7 @@ def forget(url: str, user: str) -> None:
 
 
 def mark(url: str, user: str) -> str:
-    """The mark that an earlier log-in of `user` returned; empty if there was none."""
+    """Return the mark that an earlier log-in of `user` returned; empty if there was none."""
     found = _marks().get(url)
     return str(found.get(user) or "") if isinstance(found, dict) else ""
 
@@ -119,7 +120,7 @@ def _read() -> dict[str, Any]:
 
 
 def _canonical(masters: dict[str, Any]) -> dict[str, Any]:
-    """The masters of a version 1 store, which has addresses as users wrote them."""
+    """Return the masters of a version 1 store, which has addresses as users wrote them."""
     found: dict[str, Any] = {}
     for address, entry in masters.items():
         try:
@@ -134,7 +135,7 @@ def _canonical(masters: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _changing() -> Iterator[dict[str, Any]]:
-    """The `masters` of the store, written back at the end of the block; one writer at a time."""
+    """Yield the `masters` of the store, written back at the end of the block; one writer at a time."""
     with _locked() as where:
         tokens = _read()
         yield tokens["masters"]
@@ -143,7 +144,7 @@ def _changing() -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _locked() -> Iterator[Path]:
-    """The folder of the store, locked for one writer at a time."""
+    """Yield the folder of the store, locked for one writer at a time."""
     where = folder()
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)

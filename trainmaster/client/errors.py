@@ -75,7 +75,7 @@ _BY_STATUS = {401: NotLoggedIn, 403: NotAllowed, 404: NoSuchThing}
 
 
 def api_error(status: int, body: Any) -> APIError:
-    """The error that a response's body describes: Determined's envelope, a plain `message`, or text."""
+    """Return the error that a response's body describes: Determined's envelope, a plain `message`, or text."""
     message, details = "", None
     if isinstance(body, dict):
         error = body.get("error")

@@ -97,7 +97,7 @@ class Column:
 
 
 def column(name: str) -> Column:
-    """A column, named as in the API.
+    """Return a column, named as in the API.
 
     Args:
         name: id, name, description, state, tags, user, numTrials, progress, startTime, endTime, duration (seconds),
@@ -110,7 +110,7 @@ def column(name: str) -> Column:
 
 
 def hparam(name: str) -> Column:
-    """A hyperparameter.
+    """Return a hyperparameter.
 
     Args:
         name: Its name; nested ones with dots.
@@ -122,7 +122,7 @@ def hparam(name: str) -> Column:
 
 
 def metric(name: str, *, group: str = "validation", of: str = "last") -> Column:
-    """A metric of an experiment's best trial.
+    """Return a metric of an experiment's best trial.
 
     Args:
         name: Name of the metric.
@@ -136,7 +136,7 @@ def metric(name: str, *, group: str = "validation", of: str = "last") -> Column:
 
 
 def written(where: Condition | None, *, archived: bool) -> Json:
-    """The filter in the form of the API."""
+    """Return the filter in the form of the API."""
     children = [] if where is None else [where.tree]
     return {"filterGroup": {"kind": "group", "conjunction": "and", "children": children}, "showArchived": archived}
 

@@ -26,7 +26,7 @@ class IgnoreRule:
 
 
 def parse(lines: Iterable[str]) -> list[IgnoreRule]:
-    """The rules of a file, in its order."""
+    """Return the rules of a file, in its order."""
     rules = []
     for raw in lines:
         line = _without_trailing_spaces(raw.rstrip("\r\n"))
@@ -66,7 +66,7 @@ def _match(path: Sequence[str], pattern: Sequence[re.Pattern[str] | None]) -> bo
 
 
 def _expression(part: str) -> str:
-    """The glob of one part as a regular expression."""
+    """Return the glob of one part as a regular expression."""
     found, i = "", 0
     while i < len(part):
         char = part[i]
@@ -91,7 +91,7 @@ def _expression(part: str) -> str:
 
 
 def _end_of_set(part: str, start: int) -> int | None:
-    """The index of the `]` of a set that begins at `start`; None if there is none, so that `[` is an ordinary
+    """Return the index of the `]` of a set that begins at `start`; None if there is none, so that `[` is an ordinary
     character."""
     i = start + 1 if part[start : start + 1] in ("!", "^") else start
     end = part.find("]", i + 1)

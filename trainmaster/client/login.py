@@ -46,17 +46,17 @@ def connect(
 
 
 def master_url(given: str | None = None) -> str:
-    """The master's address in full; `given` comes before the environment. Raises ClientError."""
+    """Return the master's address in full; `given` comes before the environment. Raises ClientError."""
     return canonical_url(given or os.environ.get("DET_MASTER") or os.environ.get("DET_MASTER_ADDR") or "localhost:8080")
 
 
 def transport(url: str) -> Transport:
-    """A transport to the master, without a session."""
+    """Return a transport to the master, without a session."""
     return Transport(url, certificate=os.environ.get("DET_MASTER_CERT_FILE") or None)
 
 
 def identity(url: str, given: str | None = None) -> tuple[str, str | None]:
-    """The user, and the password if the environment has one: DET_PASS is DET_USER's where that is set."""
+    """Return the user, and the password if the environment has one: DET_PASS is DET_USER's where that is set."""
     user, password = os.environ.get("DET_USER"), os.environ.get("DET_PASS")
     if given:
         return given, password if user in (None, "", given) else None
@@ -71,7 +71,7 @@ def new_session(url: str, user: str, password: str) -> tuple[str, str]:
 def session(
     url: str, user: str, password: str | None, *, ask: Callable[[str], str], warn: Warn = lambda _: None
 ) -> Transport:
-    """A transport with a session: the stored one, DET_USER_TOKEN's, or a new one with the password.
+    """Return a transport with a session: the stored one, DET_USER_TOKEN's, or a new one with the password.
 
     `ask` is called for a user's password where it is not known; `warn` is called with a sentence when a session cannot
     be stored. Raises ClientError.

@@ -458,7 +458,7 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
 
 def _file(config: str | Path | Mapping[str, Any]) -> Path | None:
-    """The configuration's file, if it is one: a path, or text that names an existing file."""
+    """Return the configuration's file, if it is one: a path, or text that names an existing file."""
     if isinstance(config, Path):
         return config
     if isinstance(config, str) and "\n" not in config and os.path.isfile(config):

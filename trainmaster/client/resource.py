@@ -52,10 +52,10 @@ class Resource:
 
 
 def word(name: str) -> str:
-    """A name, quoted as one segment of a path."""
+    """Quote a name as one segment of a path."""
     return quote(name, safe="")
 
 
 def given(**fields: Any) -> Json:
-    """The fields that are not None: a field that is not sent stays as it is."""
+    """Return the fields that are not None: a field that is not sent stays as it is."""
     return {key: value for key, value in fields.items() if value is not None}

@@ -13,7 +13,7 @@ CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 
 
 def hashed(password: str) -> str:
-    """The hash that travels instead of a password; Determined's clients send the same."""
+    """Return the hash that travels instead of a password; Determined's clients send the same."""
     import hashlib  # which loads OpenSSL: only who logs in needs it
 
     return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""

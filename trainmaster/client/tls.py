@@ -24,7 +24,8 @@ FETCH_TIMEOUT = 10.0  # seconds to wait for the master's certificate
 
 
 def context_for(url: str, certificate: str | None) -> ssl.SSLContext:
-    """The TLS context for the master at `url`. `certificate` is a PEM file, `noverify`, or None. Raises ClientError."""
+    """Return the TLS context for the master at `url`. `certificate` is a PEM file, `noverify`, or None. Raises
+    ClientError."""
     if certificate is not None and certificate.lower() == NOVERIFY:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -52,7 +53,7 @@ def context_for(url: str, certificate: str | None) -> ssl.SSLContext:
 
 
 def server_name(url: str) -> str:
-    """The name that the certificate must have: DET_MASTER_CERT_NAME, or the address's host."""
+    """Return the name that the certificate must have: DET_MASTER_CERT_NAME, or the address's host."""
     return os.environ.get("DET_MASTER_CERT_NAME") or urlsplit(url).hostname or ""
 
 
@@ -70,7 +71,7 @@ class HttpsConnection(http.client.HTTPSConnection):
 
 
 def presented(url: str) -> str:
-    """The certificate (PEM) that the master presents, trusted or not. Raises ClientError."""
+    """Fetch the certificate (PEM) that the master presents, trusted or not. Raises ClientError."""
     parts = urlsplit(url)
     try:
         return ssl.get_server_certificate((parts.hostname or "", parts.port or 443), timeout=FETCH_TIMEOUT)
@@ -84,7 +85,7 @@ def fingerprint(pem: str) -> str:
 
 
 def accepted(url: str) -> str | None:
-    """The certificate that the user has accepted for this address; None if there is none."""
+    """Return the certificate that the user has accepted for this address; None if there is none."""
     found = _read().get(url)
     return found if isinstance(found, str) else None
 

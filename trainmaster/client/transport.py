@@ -35,7 +35,8 @@ class Streamed:
 
 
 def canonical_url(address: str) -> str:
-    """The master's address in full, by Determined's rules: no scheme means http and port 8080. Raises ClientError."""
+    """Return the master's address in full, by Determined's rules: no scheme means http and port 8080. Raises
+    ClientError."""
     text = address.strip()
     default = {"https": 443, "http": 80}.get(text.lower().partition("://")[0], DEFAULT_PORT)
     try:
@@ -117,7 +118,7 @@ class Transport:
             return self._attempts(method, path, query, body, PAUSES if retry else ())
 
     def lines(self, path: str, *, query: Mapping[str, Any] | None = None) -> Iterator[Json]:
-        """Yields the messages of a stream as they arrive. Raises MasterUnreachable or an APIError."""
+        """Yield the messages of a stream as they arrive. Raises MasterUnreachable or an APIError."""
         try:
             response = self._open_stream(path, query)
             for line in _lines(response):
@@ -138,7 +139,7 @@ class Transport:
 
     @contextmanager
     def content(self, path: str, *, accept: str) -> Iterator[Content]:
-        """An answer other than JSON, read as it arrives. Raises MasterUnreachable or an APIError."""
+        """Return an answer other than JSON, to be read as it arrives. Raises MasterUnreachable or an APIError."""
         try:
             response = self._open_stream(path, None, accept=accept)
         except (OSError, http.client.HTTPException) as error:
@@ -280,7 +281,7 @@ class Transport:
 
 
 def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Yields whole lines as they arrive. Raises IncompleteRead when the stream breaks.
+    """Yield whole lines as they arrive. Raises IncompleteRead when the stream breaks.
 
     `HTTPResponse.readline` mistakes a broken stream for its end (CPython 3.11 to 3.13), `read1` does not.
     """

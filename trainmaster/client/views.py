@@ -319,7 +319,7 @@ class Views(Resource):
 
 
 def by_name(table: ExperimentBoard | RungRace | CheckpointTable) -> list[Json]:
-    """The rows of a table as mappings by the names of its columns.
+    """Return the rows of a table as mappings by the names of its columns.
 
     Args:
         table: An answer that holds `columns` and `rows`.
@@ -334,7 +334,7 @@ def by_name(table: ExperimentBoard | RungRace | CheckpointTable) -> list[Json]:
 
 
 def _read(kind: type[T], answer: Mapping[str, Any]) -> T:
-    """The answer as one of the records; fields that this client does not know are left out."""
+    """Return the answer as one of the records; fields that this client does not know are left out."""
     record: Any = kind
     return kind(**{name: _value(hint, answer.get(key)) for name, key, hint in _fields(record)})
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from .messages import in_words
-from .shapes import AbsolutePath, Bytes, Line, Name, Natural, Port, Section, Text, Whole, wrong
+from trainmaster.config.messages import in_words
+from trainmaster.config.shapes import AbsolutePath, Bytes, Line, Name, Natural, Port, Section, Text, Whole, wrong
 
 DEVICES = ("cpu", "cuda", "rocm")
 # What Determined 0.38.1 runs when nothing is said.
@@ -175,14 +175,14 @@ class Resources(Section):
 
 
 def _action(value: Any) -> Any:
-    """The form of earlier releases is a mapping with a type."""
+    """Accept the form of earlier releases, a mapping with a type."""
     if isinstance(value, dict) and set(value) == {"type"}:
         return value["type"]
     return value
 
 
 def _pattern(value: str) -> str:
-    from .patterns import BadPattern, compiled  # the library is loaded where there is a pattern
+    from trainmaster.config.patterns import BadPattern, compiled  # the library is loaded where there is a pattern
 
     try:
         compiled(value)

@@ -10,24 +10,24 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from .environment import BindMount, Environment, LogPolicy, Resources
-from .hyperparameters import Hyperparameters, without_count
-from .merge import merge
-from .messages import Complaint, ConfigError, in_words
-from .overrides import override
-from .searcher import IGNORED as SEARCHER_IGNORED
-from .searcher import Length, Searcher, takes_grid
-from .searcher import incomplete as incomplete_searcher
-from .shapes import Label, Line, Name, Natural, Positive, Section, Steps, Text, Whole, wrong
-from .source import Document, read, write
-from .storage import CheckpointStorage
-from .storage import incomplete as incomplete_storage
-from .user_options import Pbs, Slurm, WithUserOptions
-from .validation import check, in_order
+from trainmaster.config.environment import BindMount, Environment, LogPolicy, Resources
+from trainmaster.config.hyperparameters import Hyperparameters, without_count
+from trainmaster.config.merge import merge
+from trainmaster.config.messages import Complaint, ConfigError, in_words
+from trainmaster.config.overrides import override
+from trainmaster.config.searcher import IGNORED as SEARCHER_IGNORED
+from trainmaster.config.searcher import Length, Searcher, takes_grid
+from trainmaster.config.searcher import incomplete as incomplete_searcher
+from trainmaster.config.shapes import Label, Line, Name, Natural, Positive, Section, Steps, Text, Whole, wrong
+from trainmaster.config.source import Document, read, write
+from trainmaster.config.storage import CheckpointStorage
+from trainmaster.config.storage import incomplete as incomplete_storage
+from trainmaster.config.user_options import Pbs, Slurm, WithUserOptions
+from trainmaster.config.validation import check, in_order
 
 
 def entrypoint_of(value: Any) -> Any:
-    """The value unchanged, if it is a command line or a list of words. Raises an error that pydantic reports."""
+    """Return the value unchanged, if it is a command line or a list of words. Raises an error that pydantic reports."""
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, str) for part in parts):
         odd = next((part for part in parts if not isinstance(part, str)), value)
@@ -168,12 +168,12 @@ class ExperimentConfig(WithUserOptions):
     integrations: Integrations | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The complete configuration in Determined's JSON shape."""
+        """Return the complete configuration in Determined's JSON shape."""
         return self.model_dump(mode="json", exclude_none=False)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ExperimentConfig:
-        """A configuration from a stored result of `to_json`."""
+        """Read a configuration from a stored result of `to_json`."""
         return cls.model_validate(stored)
 
     def given(self) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def parse_experiment(
     overrides: Sequence[str] = (),
     invariants: Sequence[Mapping[str, Any]] = (),
 ) -> ExperimentConfig:
-    """The complete configuration of an experiment.
+    """Parse the complete configuration of an experiment.
 
     Args:
         text: YAML (or JSON, which is YAML).
@@ -226,7 +226,7 @@ def parse_unfinished(
 
 
 def without_effect(text: str, *, source: str = "experiment.yaml") -> list[str]:
-    """The keys of a text that have no effect, a sentence each. Raises ConfigError."""
+    """Return the keys of a text that have no effect, a sentence each. Raises ConfigError."""
     document = read(text, source)
     return [f"{document.complain(path, 'has no effect in an experiment')}." for path in forgotten(document.data)]
 
@@ -241,14 +241,14 @@ def forgotten(data: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def apply_overrides(text: str, overrides: Sequence[str]) -> str:
-    """The YAML text with each `key.path=value` set. Raises ConfigError."""
+    """Return the YAML text with each `key.path=value` set. Raises ConfigError."""
     document = read(text, "experiment.yaml")
     override(document, overrides)
     return write(document.data)
 
 
 def _merged(document: Document, defaults: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], list[Complaint]]:
-    """A file merged over the defaults, and the complaints about the file."""
+    """Merge a file over the defaults; return it, and the complaints about the file."""
     given, complaints = check(ExperimentConfig, document.data, document)
     site = _merged_defaults(defaults, "the site's defaults")
     return merge(given.given(), site) if given else _plausible(document.data, site), complaints
@@ -273,7 +273,7 @@ def _merged_defaults(defaults: Iterable[Mapping[str, Any]], name: str) -> dict[s
 
 
 def _plausible(data: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
-    """A rough merge for checking completeness when the file has other errors; makes no assumptions on types."""
+    """Merge roughly for checking completeness when the file has other errors; makes no assumptions on types."""
     merged = dict(site)
     for key, value in data.items():
         below = merged.get(key)
@@ -287,7 +287,7 @@ def _plausible(data: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, An
 def incomplete(
     config: Mapping[str, Any], document: Document, known: Set[tuple[str | int, ...]] = frozenset()
 ) -> list[Complaint]:
-    """What is missing or cannot be run once everything is merged. Paths in `known` already have a complaint."""
+    """Return what is missing or cannot be run once everything is merged. Paths in `known` already have a complaint."""
     found: list[Complaint] = []
 
     def complain(message: str, *path: str | int) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, RootModel, Tag, model_validator
 
-from .messages import Path, in_words
-from .shapes import Positive, Section, Whole, pick, tag_of, wrong
+from trainmaster.config.messages import Path, in_words
+from trainmaster.config.shapes import Positive, Section, Whole, pick, tag_of, wrong
 
 TYPES = ("const", "int", "double", "log", "categorical")
 MAX_RANGE = 2**63
@@ -93,7 +93,7 @@ def _check_order(minval: float, maxval: float) -> None:
 
 
 def _spelled_out(value: Any) -> Any:
-    """A literal becomes a constant; a mapping with a type must have one that there is."""
+    """Make a literal a constant; check that the type of a mapping exists."""
     if isinstance(value, dict):
         if value.get("type") is None:
             return {key: inner for key, inner in value.items() if key != "type"}
@@ -137,7 +137,8 @@ Hyperparameters = Annotated[dict[str, Hyperparameter], BeforeValidator(_is_mappi
 
 
 def without_count(space: Mapping[str, Any], path: Path) -> Iterator[Path]:
-    """The places in a JSON space where a grid search misses a `count`; also inside of lists, which are constants."""
+    """Return the places in a JSON space where a grid search misses a `count`; also inside of lists, which are
+    constants."""
     for name, value in space.items():
         yield from _without_count(value, (*path, name))
 

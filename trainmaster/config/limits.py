@@ -12,7 +12,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .shapes import Section, Whole, wrong
+from trainmaster.config.shapes import Section, Whole, wrong
 
 _Count = Annotated[Whole, Field(ge=1, le=2**31 - 1)]
 _Megabytes = Annotated[Whole, Field(ge=1, le=4096)]
@@ -137,15 +137,15 @@ class Limits(Section):
         return self
 
     def excess(self, key: str, what: str, found: int | str) -> str:
-        """The error for exceeding the limit `key`. `what` is a clause with braces for the number, such as "The grid has
-        {} points"."""
+        """Return the error for exceeding the limit `key`. `what` is a clause with braces for the number, such as "The
+        grid has {} points"."""
         return (
             f"{what.format(found)}; at most {getattr(self, key)} are allowed. Use less, or ask the administrator for a "
             f"larger limits.{key}."
         )
 
     def over(self, key: str, found: int, what: str) -> str | None:
-        """The error of `excess` if `found` is more than the key allows, else None."""
+        """Return the error of `excess` if `found` is more than the key allows, else None."""
         return self.excess(key, what, found) if found > getattr(self, key) else None
 
 
@@ -153,7 +153,7 @@ _in_force = [Limits()]
 
 
 def in_force() -> Limits:
-    """The limits of this process: those of a master's configuration, elsewhere the defaults."""
+    """Return the limits of this process: those of a master's configuration, elsewhere the defaults."""
     return _in_force[0]
 
 

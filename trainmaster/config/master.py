@@ -11,15 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from .limits import Limits
-from .messages import Complaint, ConfigError
-from .networks import Network, ServicesUrl
-from .resource_managers import AgentPool, DispatcherOptions, ResourceManager, default_manager
-from .shapes import AbsolutePath, Line, Name, Natural, Port, Section, Whole, wrong
-from .source import Document, read
-from .storage import CheckpointStorage, incomplete
-from .task_container import BUILT_IN, ContainerSettings, TaskContainerDefaults
-from .validation import check, in_order
+from trainmaster.config.limits import Limits
+from trainmaster.config.messages import Complaint, ConfigError
+from trainmaster.config.networks import Network, ServicesUrl
+from trainmaster.config.resource_managers import AgentPool, DispatcherOptions, ResourceManager, default_manager
+from trainmaster.config.shapes import AbsolutePath, Line, Name, Natural, Port, Section, Whole, wrong
+from trainmaster.config.source import Document, read
+from trainmaster.config.storage import CheckpointStorage, incomplete
+from trainmaster.config.task_container import BUILT_IN, ContainerSettings, TaskContainerDefaults
+from trainmaster.config.validation import check, in_order
 
 
 class Database(Section):
@@ -292,7 +292,7 @@ class MasterConfig(Section):
 
 
 def parse_master(text: str, *, source: str = "master.yaml") -> MasterConfig:
-    """The complete master configuration.
+    """Parse the complete master configuration.
 
     Args:
         text: YAML; an empty text gives a master with its own database and the `local` dispatcher.
@@ -358,12 +358,12 @@ def task_container_fragments(config: MasterConfig, pool: str, manager: str | Non
 
 
 def container_settings(config: MasterConfig, pool: str, manager: str | None = None) -> ContainerSettings:
-    """What holds for the containers of a pool beside the experiment's configuration."""
+    """Return what holds for the containers of a pool beside the experiment's configuration."""
     return ContainerSettings.of(_sections(config, pool, manager))
 
 
 def _sections(config: MasterConfig, pool: str, manager: str | None) -> Iterator[TaskContainerDefaults]:
-    """The sections that concern a pool, the most important first."""
+    """Return the sections that concern a pool, the most important first."""
     for candidate in config.managers:
         # As `Clusters.pools` names them.
         for prefix in filter(None, (candidate.pool_prefix, f"{candidate.cluster_name}.")):

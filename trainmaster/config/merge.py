@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .user_options import section_named
+from trainmaster.config.user_options import section_named
 
 Config = Mapping[str, Any]
 Rule = Callable[[Any, Any], Any]
@@ -43,7 +43,7 @@ def _merged(first: Any, second: Any, path: str) -> Any:
 
 
 def _rule_of_section(path: str) -> Rule | None:
-    """The rule for a key in the section of a dispatcher."""
+    """Return the rule for a key in the section of a dispatcher."""
     name, _, key = path.partition(".")
     section = section_named(name) if key else None
     return _defaults_first if section is not None and key in section.appended else None

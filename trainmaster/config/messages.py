@@ -49,7 +49,7 @@ def key_path(path: Path) -> str:
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
-    """The valid word of which `word` is a misspelling; None if it is of none."""
+    """Return the valid word of which `word` is a misspelling; None if it is of none."""
     folded = {candidate.lower(): candidate for candidate in valid}
     close = difflib.get_close_matches(word.lower(), folded, 5)
     return next((folded[one] for one in close if _is_misspelt(word.lower(), one)), None)
@@ -65,7 +65,7 @@ def _is_misspelt(word: str, valid: str) -> bool:
 
 
 def in_words(value: Any) -> str:
-    """Describes a value for an error message: its kind, and short values themselves."""
+    """Describe a value for an error message: its kind, and short values themselves."""
     match value:
         case None:
             return "nothing"

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
-from .messages import in_words
-from .shapes import Line, wrong
+from trainmaster.config.messages import in_words
+from trainmaster.config.shapes import Line, wrong
 
 
 def _network(value: str) -> str:
@@ -42,13 +42,13 @@ class Origin:
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
     def own_port(self, scheme: str, masters: int) -> int | None:
-        """The port that distinguishes this origin from the master's, where both are served directly with the same
-        `scheme`; None if there is none."""
+        """Return the port that distinguishes this origin from the master's, where both are served directly with the
+        same `scheme`; None if there is none."""
         return self.port if self.scheme == scheme and self.port not in (None, masters) else None
 
 
 def origin_of(url: str) -> Origin | None:
-    """The origin of an address; None if it is not `http` or `https`, or has more than scheme, host and port."""
+    """Return the origin of an address; None if it is not `http` or `https`, or has more than scheme, host and port."""
     try:
         parts = urlsplit(url.strip().rstrip("/"))
         host, port = parts.hostname, parts.port

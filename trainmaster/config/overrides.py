@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from .messages import Complaint, ConfigError, Path, in_words
-from .searcher import model_of
-from .source import Document, read_value
+from trainmaster.config.messages import Complaint, ConfigError, Path, in_words
+from trainmaster.config.searcher import model_of
+from trainmaster.config.source import Document, read_value
 
 _KEY = re.compile(r"""\s*("[^"]+"|'[^']+'|[^."'=]+?)\s*([.=])""")
 

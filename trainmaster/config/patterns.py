@@ -22,7 +22,7 @@ class BadPattern(ValueError):
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> Any:
-    """The compiled pattern; its `search(text)` returns whether a line matches. Raises BadPattern."""
+    """Compile a pattern; its `search(text)` returns whether a line matches. Raises BadPattern."""
     try:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as error:

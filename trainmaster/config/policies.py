@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .experiment import ExperimentConfig, incomplete
-from .merge import merge
-from .messages import Complaint, ConfigError
-from .shapes import Natural, Section, Whole
-from .source import Document, read
-from .task import TaskConfig
-from .validation import check, in_order
+from trainmaster.config.experiment import ExperimentConfig, incomplete
+from trainmaster.config.merge import merge
+from trainmaster.config.messages import Complaint, ConfigError
+from trainmaster.config.shapes import Natural, Section, Whole
+from trainmaster.config.source import Document, read
+from trainmaster.config.task import TaskConfig
+from trainmaster.config.validation import check, in_order
 
 C = TypeVar("C", ExperimentConfig, TaskConfig)
 
@@ -82,7 +82,8 @@ def parse_policy(text: str, *, experiments: bool = True) -> Policy:
 
 
 def governed(config: C, policies: Sequence[Policy]) -> C:
-    """A complete configuration with the invariants merged in; `policies` is ordered with the most important first.
+    """Return a complete configuration with the invariants merged in; `policies` is ordered with the most important
+    first.
 
     Raises:
         ConfigError: An invariant does not fit this configuration, or a constraint refuses it.
@@ -146,7 +147,7 @@ def _places(policies: Sequence[Policy]) -> str:
 
 
 def _part(document: Document, key: str) -> Document:
-    """A section as a document that keeps its lines."""
+    """Return a section as a document that keeps its lines."""
     inner = {path[1:]: mark for path, mark in document.marks.items() if path[:1] == (key,)}
     return Document(document.source, document.data[key], inner)
 

@@ -12,11 +12,22 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from trainmaster import plugins
+from trainmaster.config.messages import in_words
+from trainmaster.config.shapes import (
+    AbsolutePath,
+    Line,
+    Name,
+    Natural,
+    Port,
+    Section,
+    Segment,
+    Whole,
+    chosen,
+    one_of,
+    wrong,
+)
+from trainmaster.config.task_container import TaskContainerDefaults
 from trainmaster.slots import SlotType
-
-from .messages import in_words
-from .shapes import AbsolutePath, Line, Name, Natural, Port, Section, Segment, Whole, chosen, one_of, wrong
-from .task_container import TaskContainerDefaults
 
 SlotTypeName = Annotated[SlotType, one_of(SlotType)]
 
@@ -95,19 +106,19 @@ class DispatcherOptions(Section):
         return found
 
     def settings(self) -> dict[str, Any]:
-        """The section as JSON values, with its defaults: what the dispatcher is given."""
+        """Return the section as JSON values, with its defaults: what the dispatcher is given."""
         return self.model_dump(mode="json", exclude_none=True)
 
     def facts(self) -> ClusterFacts:
-        """What the master must know to run jobs here."""
+        """Return what the master must know to run jobs here."""
         return ClusterFacts()
 
     def image_folder(self) -> tuple[str, str | None] | None:
-        """The folder of container images, and the program that makes them, where the section names these."""
+        """Return the folder of container images, and the program that makes them, where the section names these."""
         return None
 
     def helper_needs(self) -> HelperNeeds | None:
-        """What the helper must know; None: the cluster has none."""
+        """Return what the helper must know; None: the cluster has none."""
         return None
 
     def notes(self) -> Iterator[tuple[str, str]]:
@@ -115,11 +126,11 @@ class DispatcherOptions(Section):
         return iter(())
 
     def pool_names(self) -> Sequence[str]:
-        """The pools that the section names."""
+        """Return the pools that the section names."""
         return ()
 
     def pool_defaults(self, pool: str) -> TaskContainerDefaults | None:
-        """What it gives to every job of a pool."""
+        """Return what it gives to every job of a pool."""
         del pool
         return None
 
@@ -129,7 +140,7 @@ class DispatcherOptions(Section):
         return {}
 
     def with_pools(self, pools: Sequence[AgentPool]) -> Self:
-        """The same section with further pools. Only asked of sections with `takes_pools`, which override it."""
+        """Return the same section with further pools. Only asked of sections with `takes_pools`, which override it."""
         del pools
         raise TypeError(f"a section of type {self.type} takes no pools")
 
@@ -168,7 +179,7 @@ _SYNONYMS = {"agent": "docker"}  # Determined's word for hosts with agents
 
 
 def _options_of(section: Any) -> type[DispatcherOptions]:
-    """The model of the dispatcher that a section names."""
+    """Return the model of the dispatcher that a section names."""
     if not isinstance(section, dict):
         raise wrong(f"a mapping (key: value) is wanted, found {in_words(section)}")
     kind = section.get("type")
@@ -186,6 +197,6 @@ ResourceManager = chosen(DispatcherOptions, _options_of)
 
 
 def default_manager() -> DispatcherOptions:
-    """The section of a master whose file names no dispatcher: this machine."""
+    """Return the section of a master whose file names no dispatcher: this machine."""
     section = {"type": "local"}
     return _options_of(section).model_validate(section)

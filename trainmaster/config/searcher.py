@@ -12,9 +12,8 @@ from pydantic import BeforeValidator, Discriminator, Tag, model_serializer, mode
 from pydantic_core import PydanticCustomError
 
 from trainmaster import plugins
-
-from .messages import in_words
-from .shapes import Line, Name, Natural, Positive, Section, Steps, chosen, pick, wrong
+from trainmaster.config.messages import in_words
+from trainmaster.config.shapes import Line, Name, Natural, Positive, Section, Steps, chosen, pick, wrong
 
 UNITS = ("batches", "records", "epochs")
 
@@ -100,7 +99,7 @@ _GONE = {
 
 
 def incomplete(searcher: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a section that nothing is merged into any more lacks: the key, and a sentence."""
+    """Return what a section that nothing is merged into any more lacks: the key, and a sentence."""
     name = searcher.get("name")
     if name is None:
         yield "name", f"is required; one of {', '.join(_names())}"
@@ -131,8 +130,8 @@ def takes_grid(searcher: Mapping[str, Any]) -> bool:
 
 
 def model_of(section: Any) -> type[SearcherOptions]:
-    """The model of the searcher that a section names; where it names none, a template or the site's defaults may.
-    Raises PydanticCustomError."""
+    """Return the model of the searcher that a section names; where it names none, a template or the site's defaults
+    may. Raises PydanticCustomError."""
     if isinstance(section, dict) and section.get("name") is None and section.keys() <= {*SearcherOptions.model_fields}:
         return SearcherOptions
     name = section.get("name") if isinstance(section, dict) else None

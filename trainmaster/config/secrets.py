@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from .messages import ConfigError
-from .source import read, write
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.source import read, write
 
 MASK = "********"
 
@@ -41,17 +41,17 @@ _SENT_TO = ("endpoint_url", "account_url", "server", "serveraddress", "host", "p
 
 
 def masked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with masks for its secrets."""
+    """Return the configuration with masks for its secrets."""
     return {key: value if key in _NO_SECRETS else _shown(str(key), value) for key, value in config.items()}
 
 
 def masked_text(text: str) -> str:
-    """The text of a configuration with masks for its secrets; comments are lost if it has any secret."""
+    """Return the text of a configuration with masks for its secrets; comments are lost if it has any secret."""
     return _masked_text(text) if _HINT.search(text) else text
 
 
 def masked_address(url: str) -> str:
-    """An address with masks for its passwords."""
+    """Return an address with masks for its passwords."""
     return _IN_ADDRESS.sub(lambda found: f"{found['before'] or found['name']}{MASK}", url)
 
 
@@ -63,7 +63,8 @@ def without_path(url: str) -> str:
 
 
 def for_job(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration for a job: without the login for the registry of its image, which a job does not need."""
+    """Return the configuration for a job: without the login for the registry of its image, which a job does not
+    need."""
     environment = config.get("environment")
     login = environment.get("registry_auth") if isinstance(environment, Mapping) else None
     if not isinstance(environment, Mapping) or not isinstance(login, Mapping):
@@ -100,13 +101,14 @@ def _shown(key: str, value: Any) -> Any:
 
 
 def _name_in(mapping: Mapping[str, Any], key: str) -> str:
-    """The name of a value in a mapping: its key, or X for the `value` beside `name: X` of a Kubernetes variable."""
+    """Return the name of a value in a mapping: its key, or X for the `value` beside `name: X` of a Kubernetes
+    variable."""
     named = mapping.get("name")
     return named if key == "value" and isinstance(named, str) else key
 
 
 def _name_in_list(item: Any) -> str:
-    """The name of an item in a list: NAME for a variable `NAME=VALUE`, else empty."""
+    """Return the name of an item in a list: NAME for a variable `NAME=VALUE`, else empty."""
     return item.partition("=")[0] if isinstance(item, str) and "=" in item else ""
 
 

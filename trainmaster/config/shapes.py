@@ -24,8 +24,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from .messages import in_words, nearest
-from .names import no_segment, only_dots
+from trainmaster.config.messages import in_words, nearest
+from trainmaster.config.names import no_segment, only_dots
 
 
 class Section(BaseModel):
@@ -48,7 +48,7 @@ class Section(BaseModel):
 
     @classmethod
     def sections_of_plugins(cls) -> Mapping[str, type[Section]]:
-        """The models of keys that installed plugins add to those of this class."""
+        """Return the models of keys that installed plugins add to those of this class."""
         return {}
 
     @model_validator(mode="before")
@@ -64,7 +64,7 @@ class Section(BaseModel):
 
 
 def wrong(message: str, *at: str | int) -> PydanticCustomError:
-    """An error with our own sentence, about the key `at` below the value that is being validated."""
+    """Return an error with our own sentence, about the key `at` below the value that is being validated."""
     return PydanticCustomError("check", "{message}", {"message": message, "at": at})
 
 
@@ -147,7 +147,7 @@ Bytes = Annotated[int, BeforeValidator(_bytes)]
 
 
 def one_of(words: type[enum.StrEnum]) -> BeforeValidator:
-    """Reads one of `words` by its text."""
+    """Read one of `words` by its text."""
 
     def read(value: Any) -> Any:
         if isinstance(value, words):
@@ -170,7 +170,7 @@ class Chosen:
 
 
 def chosen(base: type[Section], model: Callable[[Any], type[Section]]) -> Any:
-    """The type of a field that holds some subclass of `base`: `model` says which, from the field's data."""
+    """Return the type of a field that holds some subclass of `base`: `model` says which, from the field's data."""
 
     def read(value: Any) -> Any:
         return value if isinstance(value, base) else model(value).model_validate(value)
@@ -196,7 +196,7 @@ def pick(value: Any, key: str, valid: Collection[str], gone: Mapping[str, str], 
 
 
 def tag_of(key: str) -> Any:
-    """The discriminator of a union whose members are told apart by `key`; they carry tags `<value>`."""
+    """Return the discriminator of a union whose members are told apart by `key`; they carry tags `<value>`."""
 
     def discriminate(value: Any) -> str:
         found = value.get(key) if isinstance(value, dict) else getattr(value, key, None)

@@ -19,8 +19,8 @@ from typing import Any
 
 import yaml
 
-from .limits import in_force
-from .messages import Complaint, ConfigError, Path
+from trainmaster.config.limits import in_force
+from trainmaster.config.messages import Complaint, ConfigError, Path
 
 MAX_DEPTH = 100
 MOST_COMPLAINTS = 50  # a text may be wrong in every line, and users read no more
@@ -53,7 +53,7 @@ class Document:
     origins: dict[Path, str] = field(default_factory=dict)  # path -> the override it came from
 
     def complain(self, path: Path, message: str, suggestion: str | None = None) -> Complaint:
-        """A complaint about `path`, with its line or that of the nearest enclosing key."""
+        """Return a complaint about `path`, with its line or that of the nearest enclosing key."""
         for length in range(len(path), 0, -1):
             if origin := self.origins.get(path[:length]):
                 return Complaint(path, message, None, None, suggestion, origin)
@@ -96,7 +96,7 @@ def read_value(text: str, source: str) -> Any:
 
 
 def plain(text: str) -> Any:
-    """The value of a scalar without quotes. Raises ValueError for numbers that JSON does not have."""
+    """Return the value of a scalar without quotes. Raises ValueError for numbers that JSON does not have."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):

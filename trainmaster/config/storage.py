@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Tag, model_validator
 
-from .shapes import AbsolutePath, Line, Name, Natural, Prefix, Section, pick, tag_of, wrong
+from trainmaster.config.shapes import AbsolutePath, Line, Name, Natural, Prefix, Section, pick, tag_of, wrong
 
 
 class _Common(Section):
@@ -106,7 +106,7 @@ _REQUIRED = {
 
 
 def incomplete(storage: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What a completely merged section lacks: yields the path of the key below it, and a message."""
+    """Return what a completely merged section lacks: yields the path of the key below it, and a message."""
     kind = str(storage.get("type"))
     if kind not in _REQUIRED:
         return

@@ -9,14 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from .environment import BindMount, Devices, Environment
-from .experiment import entrypoint_of
-from .merge import merge
-from .messages import ConfigError, in_words
-from .shapes import Bytes, Line, Natural, Section, Text, Whole, wrong
-from .source import Document, check_size, read
-from .user_options import Pbs, Slurm, WithUserOptions
-from .validation import check
+from trainmaster.config.environment import BindMount, Devices, Environment
+from trainmaster.config.experiment import entrypoint_of
+from trainmaster.config.merge import merge
+from trainmaster.config.messages import ConfigError, in_words
+from trainmaster.config.shapes import Bytes, Line, Natural, Section, Text, Whole, wrong
+from trainmaster.config.source import Document, check_size, read
+from trainmaster.config.user_options import Pbs, Slurm, WithUserOptions
+from trainmaster.config.validation import check
 
 SOURCE = "the task's configuration"
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -91,12 +91,12 @@ class TaskConfig(WithUserOptions):
     pbs: Pbs = Pbs()
 
     def to_json(self) -> dict[str, Any]:
-        """The complete configuration in Determined's JSON shape."""
+        """Return the complete configuration in Determined's JSON shape."""
         return self.model_dump(mode="json", exclude_none=False)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> TaskConfig:
-        """A configuration from a stored result of `to_json`."""
+        """Read a configuration from a stored result of `to_json`."""
         return cls.model_validate(stored)
 
     def given(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class TaskConfig(WithUserOptions):
 
 
 def parse_task(given: str | Mapping[str, Any], *, defaults: Sequence[Mapping[str, Any]] = ()) -> TaskConfig:
-    """The complete configuration of a task.
+    """Parse the complete configuration of a task.
 
     Args:
         given: YAML text, or the mapping that a client has parsed from it.

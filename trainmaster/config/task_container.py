@@ -7,9 +7,18 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from .environment import BindMount, Devices, Images, LogPolicy, RegistryAuth, Variables, images, variables
-from .shapes import Bytes, Line, Natural, Section, Text
-from .user_options import Pbs, Slurm, WithUserOptions
+from trainmaster.config.environment import (
+    BindMount,
+    Devices,
+    Images,
+    LogPolicy,
+    RegistryAuth,
+    Variables,
+    images,
+    variables,
+)
+from trainmaster.config.shapes import Bytes, Line, Natural, Section, Text
+from trainmaster.config.user_options import Pbs, Slurm, WithUserOptions
 
 SHM_SIZE = 4 * 2**30
 PREEMPTION_TIMEOUT = 3600
@@ -53,7 +62,7 @@ class TaskContainerDefaults(WithUserOptions):
     preemption_timeout: Natural | None = None
 
     def fragment(self) -> dict[str, Any]:
-        """The part that belongs to an experiment's configuration, in that configuration's shape."""
+        """Return the part that belongs to an experiment's configuration, in that configuration's shape."""
         given = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         top_level = (*_TOP_LEVEL, *self.sections_of_plugins())
         fragment = {key: given[key] for key in top_level if key in given}
@@ -92,7 +101,7 @@ class ContainerSettings(Section):
 
     @classmethod
     def of(cls, sections: Iterable[TaskContainerDefaults]) -> ContainerSettings:
-        """The settings under `sections`, the most important first."""
+        """Return the settings under `sections`, the most important first."""
         found: dict[str, Any] = {}
         hooks: list[str] = []
         for section in sections:

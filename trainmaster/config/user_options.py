@@ -14,8 +14,7 @@ from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, ValidationErr
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from trainmaster import plugins
-
-from .shapes import Line, Positive, Section
+from trainmaster.config.shapes import Line, Positive, Section
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ OF_DETERMINED: Mapping[str, type[UserOptions]] = {"slurm": Slurm, "pbs": Pbs}
 
 @cache
 def sections_of_plugins() -> Mapping[str, type[UserOptions]]:
-    """The sections of all other installed dispatchers that have one, by their names."""
+    """Return the sections of all other installed dispatchers that have one, by their names."""
     found = {}
     for name in plugins.installed(plugins.DISPATCHERS).keys() - OF_DETERMINED.keys():
         try:
@@ -67,7 +66,7 @@ def sections_of_plugins() -> Mapping[str, type[UserOptions]]:
 
 
 def section_named(name: str) -> type[UserOptions] | None:
-    """The model of a section of experiments; None for one that is no dispatcher's."""
+    """Return the model of a section of experiments; None for one that is no dispatcher's."""
     return OF_DETERMINED.get(name) or sections_of_plugins().get(name)
 
 
@@ -109,7 +108,7 @@ class WithUserOptions(Section):
 
 @cache
 def model_of_sections() -> type[Section]:
-    """A model of the sections alone."""
+    """Return a model of the sections alone."""
     fields: dict[str, Any] = {name: (model | None, None) for name, model in sections_of_plugins().items()}
     return create_model("SectionsOfPlugins", __base__=Section, **fields)
 

@@ -12,9 +12,9 @@ from pydantic import BaseModel, RootModel, Tag, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from .messages import Complaint, Path, in_words, key_path, nearest
-from .shapes import Chosen, Section
-from .source import Document
+from trainmaster.config.messages import Complaint, Path, in_words, key_path, nearest
+from trainmaster.config.shapes import Chosen, Section
+from trainmaster.config.source import Document
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -115,7 +115,7 @@ def _unknown_key(model: type[BaseModel], loc: Path, path: Path, document: Docume
 
 
 def _as_written(loc: Path, data: Any) -> Path:
-    """A location in the models as a path in the file: without tags of unions, and without the keys that a short
+    """Return a location in the models as a path in the file: without tags of unions, and without the keys that a short
     form (one image for all kinds of slots, a device as a text) does not spell out."""
     path: Path = ()
     for part in loc:
@@ -139,7 +139,7 @@ def _is_tag(part: str | int) -> bool:
 
 
 def _annotations(model: type[BaseModel], loc: Path, data: Any) -> list[Any]:
-    """The annotations that a location can have; `data` chooses the models of plugins."""
+    """Return the annotations that a location can have; `data` chooses the models of plugins."""
     found: list[Any] = [model]
     for part in loc:
         found = [below for annotation in found for below in _step(annotation, part, data)]
@@ -157,7 +157,7 @@ def _below(data: Any, part: str | int) -> Any:
 
 
 def _choice(annotation: Any, data: Any) -> Any:
-    """The model that the data choose, where they choose one."""
+    """Return the model that the data choose, where they choose one."""
     marks = (mark for member in _members(annotation) for mark in getattr(member, "__metadata__", ()))
     for mark in marks:
         if isinstance(mark, Chosen):
@@ -184,13 +184,13 @@ def _step(annotation: Any, part: str | int, data: Any) -> Iterator[Any]:
 
 
 def _annotated(field: FieldInfo) -> Any:
-    """A field's annotation with the mark that its model is chosen, which pydantic keeps apart."""
+    """Return a field's annotation with the mark that its model is chosen, which pydantic keeps apart."""
     marks = [mark for mark in field.metadata if isinstance(mark, Chosen)]
     return Annotated[field.annotation, marks[0]] if marks else field.annotation
 
 
 def _members(annotation: Any) -> Iterator[Any]:
-    """The members of a union, with their metadata; the annotation itself when it is none."""
+    """Return the members of a union, with their metadata; the annotation itself when it is none."""
     bare = _bare(annotation)
     if typing.get_origin(bare) in (Union, types.UnionType):
         for member in typing.get_args(bare):

@@ -13,8 +13,9 @@ from trainmaster.containers.base import (
     ContainerRuntime,
     ContainerStart,
     Device,
+    UnknownRuntime,
+    container_runtime,
 )
-from trainmaster.containers.registry import UnknownRuntime, container_runtime
 
 __all__ = [
     "SHARED_FILES",

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from trainmaster import plugins
+
 NODE_DIR = "/run/determined"  # the run folder in a container: Determined's harness looks there for info/*.json
 DAMAGED_RUNTIME = "the runtime is not what its name says, or missing: "
 # A link leads to .../SHA256/runtime.zip, which other jobs use too; the link lies in the job's own folder.
@@ -119,3 +121,16 @@ class ContainerRuntime(Protocol):
 
     def explain(self, output: str) -> Cause | None:
         """Return why the process did not start, from what `start.sh` printed; None when that does not show it."""
+
+
+class UnknownRuntime(ValueError):
+    """No container runtime has this name, or its plugin is invalid; the message says how to fix it."""
+
+
+def container_runtime(name: str, command: str | None = None) -> ContainerRuntime:
+    """Return the runtime called `name`; `command` replaces the program it runs (a full path). Raises UnknownRuntime."""
+    try:
+        made: ContainerRuntime = plugins.load(plugins.CONTAINERS, name)(command)
+    except plugins.PluginError as error:
+        raise UnknownRuntime(str(error)) from None
+    return made

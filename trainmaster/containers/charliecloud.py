@@ -35,7 +35,7 @@ class Charliecloud:
         self.command = command or self.program
 
     def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
-        """A path stays; a name is looked up below `root`, and otherwise names an image in the account's own storage
+        """Keep a path; look a name up below `root`, where it otherwise names an image in the account's own storage
         (ch-image)."""
         del fresh
         if not image or os.path.isabs(image):

@@ -42,8 +42,8 @@ class Enroot:
         self.command = command or self.program
 
     def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
-        """A path stays; a name is looked up below `root`, and otherwise names a container that was created as
-        Determined asks: with + for / and :."""
+        """Keep a path; look a name up below `root`, where it otherwise names a container that was created as Determined
+        asks: with + for / and :."""
         del fresh
         if not image or os.path.isabs(image):
             return image
@@ -88,7 +88,7 @@ class Pyxis:
         self.command = command or self.program
 
     def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
-        """A path stays; a name is looked up below `root`, and otherwise pulled, with Enroot's # after the host."""
+        """Keep a path; look a name up below `root`, otherwise pull it, with Enroot's # after the host."""
         if not image or os.path.isabs(image):
             return image
         name = image.removeprefix("docker://")

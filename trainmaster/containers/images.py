@@ -42,8 +42,8 @@ def below(root: str | None, name: str) -> str | None:
 
 
 def look_at(path: str, flags: int) -> int:
-    """An opener for files that are only inspected: keeps their access times where this account may, and does not block
-    on a pipe without a writer."""
+    """Open a file that is only inspected: keep its access time where this account may, and do not block on a pipe
+    without a writer."""
     try:
         return os.open(path, flags | os.O_NONBLOCK | os.O_NOATIME)
     except PermissionError:

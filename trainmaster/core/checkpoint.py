@@ -45,7 +45,8 @@ class CheckpointContext:
         master: Optional[MasterCalls] = None,
         on_saved: Callable[[], None] = lambda: None,
     ) -> None:
-        """`reports` and `master` are None outside a job. `on_saved` is called after each checkpoint."""
+        """Store checkpoints; `reports` and `master` are None outside a job. `on_saved` is called after each
+        checkpoint."""
         self._distributed = distributed
         self._storage = storage
         self._reports = reports
@@ -255,7 +256,7 @@ class CheckpointContext:
         source: Optional[Path],
         settle: Callable[[], None] = lambda: None,
     ) -> None:
-        """The steps that all ranks of a save take together; an error on one is an error on all. `settle`: what the
+        """Take the steps that all ranks of a save take together; an error on one is an error on all. `settle`: what the
         first rank does to a folder of all before it is listed."""
         try:
             # In `store_path` all write into one folder: what one rank has in it for a moment, no other may list.
@@ -366,7 +367,7 @@ def _shard(source: Optional[Path], selector: Optional[Selector], metadata: Dict[
 
 
 def _selected(sizes: Dict[str, int], selector: Optional[Selector]) -> Dict[str, int]:
-    """What the selector wants, and the folders that lead there. The metadata file is never the user's."""
+    """Return what the selector wants, and the folders that lead there. The metadata file is never the user's."""
     wanted = {name: size for name, size in sizes.items() if name != METADATA}
     if selector is None:
         return wanted

@@ -25,7 +25,7 @@ def socket_path(scope: str, port: int, node: int) -> str:
 
 
 def connection_key(*, one_node: bool, port: int) -> bytes:
-    """The key of this training's connections.
+    """Return the key of this training's connections.
 
     Derived from the session token, or from TRAINMASTER_DISTRIBUTED_KEY; without either, on one machine, a
     random one in a file that only this user can read.
@@ -42,7 +42,7 @@ def connection_key(*, one_node: bool, port: int) -> bytes:
 
 
 def _private_folder() -> Path:
-    """A folder of this user alone, for sockets: the job's, or one under the system's temporary folder."""
+    """Return a folder of this user alone, for sockets: the job's, or one under the system's temporary folder."""
     run_dir = os.environ.get("TRAINMASTER_RUN_DIR")
     if run_dir:
         return Path(run_dir)

@@ -127,7 +127,7 @@ class Member:
         return values
 
     def broadcast(self, name: str, _: Any) -> Any:
-        """The coordinator's value."""
+        """Return the coordinator's value."""
         return _receive(self._coordinator, name, 0)
 
     def close(self) -> None:

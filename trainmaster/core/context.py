@@ -219,7 +219,7 @@ def _tensorboard_target(storage: Storage, info: ClusterInfo) -> Path:
 
 
 def _shared_with_others(storage: Storage, info: ClusterInfo) -> List[Path]:
-    """The folders of event files that trainings of all accounts use, each in the one before."""
+    """Return the folders of event files that trainings of all accounts use, each in the one before."""
     found = [storage.root]
     for name in (info.cluster_id, "tensorboard", "experiment"):
         found.append(found[-1] / name)

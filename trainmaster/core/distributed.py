@@ -205,19 +205,19 @@ class DistributedContext:
         return context, strategy
 
     def get_rank(self) -> int:
-        """This process's rank over all nodes; 0 is the chief."""
+        """Return this process's rank over all nodes; 0 is the chief."""
         return self.rank
 
     def get_local_rank(self) -> int:
-        """This process's rank on its node."""
+        """Return this process's rank on its node."""
         return self.local_rank
 
     def get_size(self) -> int:
-        """Number of processes."""
+        """Return the number of processes."""
         return self.size
 
     def get_num_agents(self) -> int:
-        """Number of nodes."""
+        """Return the number of nodes."""
         return self.cross_size
 
     def gather(self, stuff: Any) -> Optional[List[Any]]:
@@ -332,7 +332,7 @@ class DistributedContext:
 
 
 def single() -> DistributedContext:
-    """The context of a process that is alone."""
+    """Return the context of a process that is alone."""
     return DistributedContext(rank=0, size=1, local_rank=0, local_size=1, cross_rank=0, cross_size=1)
 
 

@@ -168,7 +168,7 @@ def _plain(text: str, current: str, root: str, real: str) -> bool:
 
 
 def _status(folder: Path, path: str) -> Optional[os.stat_result]:
-    """The status of what a path leads to; None for what is left out of the list. Raises CheckpointError."""
+    """Return the status of what a path leads to; None for what is left out of the list. Raises CheckpointError."""
     try:
         path.encode("utf-8")
     except UnicodeEncodeError:
@@ -186,7 +186,7 @@ def _status(folder: Path, path: str) -> Optional[os.stat_result]:
 
 
 def _status_behind(folder: Path, path: str, place: str) -> Optional[os.stat_result]:
-    """The status of what a link leads to; None for nothing inside the folder. Raises CheckpointError."""
+    """Return the status of what a link leads to; None for nothing inside the folder. Raises CheckpointError."""
     root, real = os.path.realpath(str(folder)), os.path.realpath(place)
     inside = real == root or real.startswith(root + os.sep)
     if not inside and (root + os.sep).startswith(real.rstrip(os.sep) + os.sep):

@@ -20,7 +20,7 @@ class ProfilerContext:
     of the groups `cpu`, `memory`, `disk`, `network` and `gpu`, below the node's name."""
 
     def __init__(self, agent_id: str, reports: Optional[Reports]) -> None:
-        """`reports` is None where nothing is to be reported."""
+        """Report to `reports`; None: nothing is to be reported."""
         self._agent_id = agent_id
         self._reports = reports
         self._stop: Optional[threading.Event] = None
@@ -87,7 +87,7 @@ class ProfilerContext:
 
 
 def read_counters() -> Dict[str, float]:
-    """The kernel's counters now; a source that cannot be read is left out."""
+    """Read the kernel's counters now; a source that cannot be read is left out."""
     found: Dict[str, float] = {"time": time.monotonic()}
     for line in _lines("/proc/stat"):
         if line.startswith("cpu "):
@@ -146,7 +146,7 @@ def rates(before: Mapping[str, float], after: Mapping[str, float]) -> Sample:
 
 
 def mean(samples: List[Sample]) -> Sample:
-    """The mean of each metric over the samples that have it."""
+    """Return the mean of each metric over the samples that have it."""
     sums: Dict[str, Dict[str, List[float]]] = {}
     for sample in samples:
         for group, metrics in sample.items():

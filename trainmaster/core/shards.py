@@ -42,8 +42,8 @@ def check_digests(doubtful: Mapping[str, Sequence[int]], digests: Sequence[Mappi
 
 
 def assign_links(shards: Sequence[Shard]) -> List[Dict[str, str]]:
-    """The links that each rank is to make: the lowest rank that has it. One that is a file or a folder for another
-    rank, or that leads elsewhere there, is none for all: what it leads to is copied."""
+    """Return the links that each rank is to make: the lowest rank that has it. One that is a file or a folder for
+    another rank, or that leads elsewhere there, is none for all: what it leads to is copied."""
     found: Dict[str, str] = {}
     shares: List[Dict[str, str]] = []
     for shard in shards:
@@ -59,8 +59,8 @@ def assign_links(shards: Sequence[Shard]) -> List[Dict[str, str]]:
 
 
 def assign(shards: Sequence[Shard], links: Collection[str] = ()) -> List[Set[str]]:
-    """The paths that each rank is to copy: the lowest rank that has a path copies it. Those behind `links` are not
-    copied.
+    """Return the paths that each rank is to copy: the lowest rank that has a path copies it. Those behind `links` are
+    not copied.
 
     Raises CheckpointConflict when a path is a file for one rank and a folder for another.
     """

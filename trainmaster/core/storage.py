@@ -30,13 +30,13 @@ class Storage:
         self.config = dict(config)  # for the master, which finds the files by it
 
     def folder(self, storage_id: str) -> Path:
-        """The folder of a checkpoint. Raises CheckpointError for an id that is no plain name."""
+        """Return the folder of a checkpoint. Raises CheckpointError for an id that is no plain name."""
         if not _NAME.fullmatch(storage_id):
             raise CheckpointError("%r cannot be the id of a checkpoint" % (storage_id,))
         return self.root / storage_id
 
     def existing(self, storage_id: str) -> Path:
-        """The folder of a checkpoint. Raises CheckpointError when it does not exist."""
+        """Return the folder of a checkpoint. Raises CheckpointError when it does not exist."""
         folder = self.folder(storage_id)
         if not folder.is_dir():
             raise CheckpointError("there is no checkpoint %s in %s" % (storage_id, self.root))
@@ -54,7 +54,7 @@ class Storage:
         return folder
 
     def read_metadata(self, storage_id: str) -> Optional[Dict[str, Any]]:
-        """The metadata that is stored with the files; None without any."""
+        """Return the metadata that is stored with the files; None without any."""
         try:
             found = json.loads((self.folder(storage_id) / METADATA).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -77,7 +77,7 @@ class Storage:
 
 
 def open_storage(config: Union[str, Mapping[str, Any], None]) -> Storage:
-    """The storage that a path, or an experiment's `checkpoint_storage` section, describes.
+    """Return the storage that a path, or an experiment's `checkpoint_storage` section, describes.
 
     None means Determined's place for runs outside of a cluster, `~/.local/share/determined`. Raises
     UnusableStorage for kinds of storage that this core cannot write.

@@ -21,12 +21,12 @@ class TensorboardMode(enum.Enum):
 
 
 def everything(_: Path) -> bool:
-    """A selector that takes all files."""
+    """Select every file."""
     return True
 
 
 def unchanged(path: Path, _: int) -> Path:
-    """A mangler that keeps all names."""
+    """Keep a name."""
     return path
 
 

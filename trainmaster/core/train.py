@@ -41,7 +41,7 @@ class TrainContext:
         master: Optional[MasterCalls] = None,
         trial: Optional[TrialInfo] = None,
     ) -> None:
-        """`reports`, `master` and `trial` are None outside a job."""
+        """Take over a trial; `reports`, `master` and `trial` are None outside a job."""
         self._distributed = distributed
         self._tensorboard = tensorboard
         self._reports = reports

@@ -41,7 +41,7 @@ def storable(value: Any, depth: int = 0) -> Any:
 
 
 def storable_metrics(metrics: Mapping[str, Any]) -> Dict[str, Any]:
-    """The metrics that can be stored; the others are dropped with a warning that names them.
+    """Return the metrics that can be stored; drop the others with a warning that names them.
 
     Raises ValueError when `metrics` is no mapping or a name is empty.
     """
@@ -60,7 +60,7 @@ def storable_metrics(metrics: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def counted_steps(steps_completed: Any) -> int:
-    """The number of steps as an integer. Raises ValueError for one that the master cannot keep."""
+    """Return the number of steps as an integer. Raises ValueError for one that the master cannot keep."""
     steps = int(steps_completed)
     if not 0 <= steps <= MOST_STEPS:
         raise ValueError("steps_completed must be from 0 to 2**63 - 1, it is %d" % steps)

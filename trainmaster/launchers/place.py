@@ -93,7 +93,7 @@ def split_arguments(arguments: Sequence[str], options_for: str) -> Tuple[List[st
 
 
 def need(module: str, what_for: str) -> None:
-    """Check that the image has a Python package. Raises CannotStart."""
+    """Check that the image has a Python package. Raises LaunchError."""
     if importlib.util.find_spec(module) is None:
         raise LaunchError(
             "%s is not in this image: %s needs the Python package %r for %s; set environment.image to one that has it"
@@ -140,13 +140,13 @@ def run_to_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def final_status(own: int) -> int:
-    """The status to leave with: 0, that of the rank that failed first, or `own` where no rank left one."""
+    """Return the status to leave with: 0, that of the rank that failed first, or `own` where no rank left one."""
     failed = first_failure(run_dir()) if own else None
     return failed.status if failed is not None else own
 
 
 def run_dir() -> Optional[str]:
-    """The run folder, in which launchers write how ranks ended; None outside of a job."""
+    """Return the run folder, in which launchers write how ranks ended; None outside of a job."""
     return os.environ.get("TRAINMASTER_RUN_DIR") or None
 
 

@@ -66,7 +66,8 @@ def main(arguments: Sequence[str]) -> int:
 def worker_variables(
     place: Place, counts: Sequence[int], worker: Mapping[str, str], *, per_node: bool
 ) -> Dict[str, str]:
-    """What a worker finds beside its rank: `worker` is its environment with that. `counts`: workers of each node.
+    """Return what a worker finds beside its rank: `worker` is its environment with that. `counts`: workers of each
+    node.
 
     * MASTER_ADDR and MASTER_PORT: a port of the first node that is free for the job (torch.distributed, and others)
     * JAX_COORDINATOR_ADDRESS, and JAX_LOCAL_DEVICE_IDS where a worker has one slot of several

@@ -75,7 +75,7 @@ def possible(enter: Callable[[], None]) -> bool:
 
 
 def preparation(folder: Path) -> Optional[Callable[[], None]]:
-    """The function for sshd's child to call; None where none is needed or possible."""
+    """Return the function for sshd's child to call; None where none is needed or possible."""
     if not refused():
         return None
     try:

@@ -16,7 +16,7 @@ from typing import Any
 from trainmaster.config.master import MasterConfig, container_settings, task_container_fragments
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.resource_managers import DispatcherOptions
-from trainmaster.dispatchers import registry
+from trainmaster.dispatchers import sections
 from trainmaster.dispatchers.base import Rejected, Setup
 from trainmaster.files import replace_file
 from trainmaster.master.services.clusters import clusters as clusters_
@@ -164,7 +164,7 @@ def make_cluster(config: MasterConfig, manager: DispatcherOptions, root: Path, p
     try:
         if facts.here:
             root.mkdir(parents=True, exist_ok=True)
-        dispatcher = registry.make(manager.type, setup)
+        dispatcher = sections.make(manager.type, setup)
     except Rejected as error:
         raise BadSite(str(error)) from None
     except OSError as error:

@@ -22,17 +22,18 @@ def build_runtime_zip() -> bytes:
     not compressed: unpacking would cost every job more than reading.
     """
     package = Path(__file__).resolve().parent.parent
-    alias = package / "runtime" / "alias"
+    alias = package / "determined_alias"
     files: Dict[str, bytes] = {
         "__main__.py": (package / "runtime" / "start.py").read_bytes(),
         "trainmaster/__init__.py": (package / "__init__.py").read_bytes(),
     }
     for part in _PARTS:
         for path in (package / part).rglob("*.py"):
-            if alias in path.parents:
+            files["trainmaster/" + path.relative_to(package).as_posix()] = path.read_bytes()
+    for folder in ("determined", "without_ssh"):
+        for path in (alias / folder).rglob("*.py"):
+            if path != alias / "without_ssh" / "__init__.py":  # its modules are found through `determined.launch`
                 files["alias/" + path.relative_to(alias).as_posix()] = path.read_bytes()
-            else:
-                files["trainmaster/" + path.relative_to(package).as_posix()] = path.read_bytes()
     files.update({name + "c": _bytecode(name, source) for name, source in files.items()})
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:

@@ -26,8 +26,8 @@ class Backoff:
         self._since: Optional[float] = None  # the first failure
 
     def next(self, asked: Optional[float] = None) -> float:
-        """The next wait in seconds. `asked`: what the master asked for (Retry-After); the wait is as long, and up to a
-        quarter longer."""
+        """Return the next wait in seconds. `asked`: what the master asked for (Retry-After); the wait is as long, and
+        up to a quarter longer."""
         now = self._clock()
         if self._since is None:
             self._since = now

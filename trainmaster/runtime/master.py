@@ -55,7 +55,7 @@ class MasterCalls:
         """Make one call. `timeout` (seconds) is for each wait on the network. Returns the parsed JSON answer.
 
         A kept connection that the other side had closed is replaced once; all calls of the in-job protocol can be
-        repeated. Raises Refused, Unreachable or CallRejected.
+        repeated. Raises CallFailed or CallRejected.
         """
         payload = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
         content = self._request(method, path, payload, timeout)
@@ -67,7 +67,7 @@ class MasterCalls:
     def call_with_retry(
         self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0
     ) -> Any:
-        """Make one call, again while the master is away, for at most `retries` seconds."""
+        """Make one call, again while the master is away, for at most `patience` seconds."""
         return _with_retry(lambda: self.call(method, path, body, timeout=timeout), patience)
 
     def fetch(self, path: str, *, patience: float, timeout: float) -> bytes:
@@ -159,7 +159,7 @@ class MasterCalls:
 
 
 def _with_retry(ask: Callable[[], T], patience: float) -> T:
-    """Call `ask` until the master answers, for at most `retries` seconds."""
+    """Call `ask` until the master answers, for at most `patience` seconds."""
     deadline = time.monotonic() + patience
     backoff = Backoff()
     while True:

@@ -93,8 +93,8 @@ class PreemptWatch(threading.Thread):
 
 
 def signal_reason(end_time: Optional[float], grace: float, now: float) -> str:
-    """The reason behind a SIGUSR2: `walltime` when the end is near, else `scheduler`. Slurm sends its warning up to
-    60 s early (sbatch(1), --signal)."""
+    """Return the reason behind a SIGUSR2: `walltime` when the end is near, else `scheduler`. Slurm sends its warning up
+    to 60 s early (sbatch(1), --signal)."""
     if end_time is not None and end_time - now <= grace + 90:
         return "walltime"
     return "scheduler"

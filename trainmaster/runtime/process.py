@@ -58,14 +58,15 @@ def start(
 
 
 def _umask_of_the_job() -> Optional[int]:
-    """The umask that the scheduler gave the job; the scripts that start this process keep their own files private."""
+    """Return the umask that the scheduler gave the job; the scripts that start this process keep their own files
+    private."""
     text = os.environ.get("TRAINMASTER_UMASK", "")
     return int(text, 8) if text and set(text) <= set("01234567") else None
 
 
 def _prepare(parent: int, umask: Optional[int]) -> None:
-    """What the new process does between fork and exec. Other threads may have held locks when it was forked: nothing
-    here may import a module or write to the log."""
+    """Prepare the new process between fork and exec. Other threads may have held locks when it was forked: nothing here
+    may import a module or write to the log."""
     for number in _TO_DEFAULT:
         signal.signal(number, signal.SIG_DFL)
     if umask is not None:
@@ -77,7 +78,8 @@ def _prepare(parent: int, umask: Optional[int]) -> None:
 
 
 def pmi_descriptor(environ: Mapping[str, str]) -> List[int]:
-    """The open file over which the scheduler's PMI talks to an MPI program, for `pass_fds`; empty without one."""
+    """Return the open file over which the scheduler's PMI talks to an MPI program, for `pass_fds`; empty without
+    one."""
     try:
         descriptor = int(environ.get("PMI_FD", ""))
         os.fstat(descriptor)

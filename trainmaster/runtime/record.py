@@ -51,5 +51,5 @@ class Record:
         return {name: getattr(self, name) for name in type(self).fields}
 
     def replaced(self, **named: Any) -> Self:
-        """A copy with other values for some fields."""
+        """Return a copy with other values for some fields."""
         return type(self)(**{**self.values(), **named})

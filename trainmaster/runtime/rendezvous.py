@@ -47,7 +47,7 @@ def gather_nodes(
     patience: float,
     log: Callable[[str], None],
 ) -> Rendezvous:
-    """Wait for all nodes, for at most `retries` seconds. A job of one node needs no call. `ports`: those that this
+    """Wait for all nodes, for at most `patience` seconds. A job of one node needs no call. `ports`: those that this
     node has reserved, `PORTS` and one for each slot.
 
     Raises NoRendezvous.
@@ -134,7 +134,7 @@ def _unless_loopback(address: Optional[str]) -> Optional[str]:
 
 
 def interface_address(name: str) -> Optional[str]:
-    """The first IPv4 address of an interface, else its first IPv6 address that other machines can use."""
+    """Return the first IPv4 address of an interface, else its first IPv6 address that other machines can use."""
     probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
@@ -158,7 +158,7 @@ def _ipv6_address(name: str) -> Optional[str]:
 
 
 def address_towards(url: str) -> Optional[str]:
-    """This machine's own address on the route to the master."""
+    """Return this machine's own address on the route to the master."""
     try:
         host = split_url(url).host
         family, kind, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]

@@ -100,7 +100,7 @@ class Shipper(threading.Thread):
             return self._stream.acked >= number
 
     def finish(self, patience: float, leave: int = 0) -> None:
-        """Send what is left, then end. Gives up when the master stays away for `retries` seconds; as long as it
+        """Send what is left, then end. Gives up when the master stays away for `patience` seconds; as long as it
         takes records, all are sent, except at most the `leave` last ones, which are for `remainder`. Returns at
         once; `finished` waits."""
         with self._changed:

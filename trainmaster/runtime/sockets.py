@@ -40,7 +40,7 @@ def account_name(uid: int) -> str:
 
 
 def _sockets() -> Iterator[Tuple[str, str, str, int]]:
-    """The local and the remote end, the state and the owner of each TCP socket, as the kernel writes them."""
+    """Return the local and the remote end, the state and the owner of each TCP socket, as the kernel writes them."""
     for table in _TABLES:
         try:
             with open(table, encoding="ascii") as file:
@@ -57,7 +57,7 @@ def _port(end: str) -> int:
 
 
 def _end(end: str) -> Tuple[bytes, int]:
-    """An address in network order, IPv4 as mapped to IPv6, and the port. The kernel writes words of 32 bits in the
+    """Read an address in network order, IPv4 as mapped to IPv6, and the port. The kernel writes words of 32 bits in the
     machine's own order."""
     where = end.rpartition(":")[0]
     words = [int(where[at : at + 8], 16) for at in range(0, len(where), 8)]

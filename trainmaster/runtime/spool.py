@@ -135,7 +135,7 @@ class SpoolReader:
             return lines
 
     def count(self) -> int:
-        """Number of whole lines in the file now."""
+        """Return the number of whole lines in the file now."""
         file = self._open()
         return _count_lines(file)[0] if file is not None else 0
 
@@ -222,7 +222,7 @@ class Stream:
             return lines
 
     def lines(self) -> int:
-        """Number of records in the stream now."""
+        """Return the number of records in the stream now."""
         with self._lock:
             if self._waiting:
                 return self._on_disk + len(self._waiting)

@@ -206,7 +206,7 @@ class Supervisor:
 
 
 def _not_started(error: OSError) -> ProcessEnd:
-    """The status that a shell would give: 127 when there is no such program, 126 when it may not be run."""
+    """Return the status that a shell would give: 127 when there is no such program, 126 when it may not be run."""
     if isinstance(error, FileNotFoundError):
         text = "entrypoint: there is no program %r in this image (or its interpreter is missing)" % error.filename
         return ProcessEnd(127, message=text)

@@ -39,7 +39,7 @@ def shell_words(value: object) -> str:
 
 
 def render(template: str, **values: object) -> str:
-    """The text of a script. Raises ControlCharacter, and jinja2.UndefinedError for a missing value."""
+    """Return the text of a script. Raises ControlCharacter, and jinja2.UndefinedError for a missing value."""
     return environment().get_template(template).render(values)
 
 
@@ -50,7 +50,7 @@ def template_names() -> Iterable[str]:
 
 @cache
 def environment() -> Environment:
-    """The Jinja environment; tests walk its templates with it."""
+    """Return the Jinja environment; tests walk its templates with it."""
     made = Environment(
         loader=FileSystemLoader(FOLDER),
         undefined=StrictUndefined,

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.test_python38 import PYTHON38, needs_python38
-from trainmaster.dispatchers.access import helper_client
-from trainmaster.dispatchers.access.remote import RemoteShell
-from trainmaster.dispatchers.access.transport import LocalTransport
 from trainmaster.dispatchers.base import Ambiguous, Unreachable
-from trainmaster.dispatchers.jobfolder import helper, job_files, own_files, shared_files
+from trainmaster.dispatchers.cluster.access import helper_client
+from trainmaster.dispatchers.cluster.access.remote import RemoteShell
+from trainmaster.dispatchers.cluster.access.transport import LocalTransport
+from trainmaster.dispatchers.cluster.jobfolder import helper, job_files, own_files, shared_files
 
 MARK = "0123456789abcdef" * 2
 

@@ -18,10 +18,10 @@ from tests.support.access.sshd import Sshd
 from tests.support.cluster.users import run_as
 from tests.support.dispatcher_site import wait
 from tests.support.runtime.waiting import has_ended
-from trainmaster.dispatchers.access import helper_client
-from trainmaster.dispatchers.access.access import Access, make_access
-from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
 from trainmaster.dispatchers.base import Rejected, StagedFile, Transient, Unreachable
+from trainmaster.dispatchers.cluster.access import helper_client
+from trainmaster.dispatchers.cluster.access.access import Access, make_access
+from trainmaster.dispatchers.cluster.access.config import AccessOptions, Impersonation
 
 Make = Callable[..., Access]
 

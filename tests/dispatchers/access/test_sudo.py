@@ -16,22 +16,22 @@ import pytest
 
 from tests.support.access.installed import GROUP, PROGRAM, SERVICE, SUDOERS, Installed
 from tests.support.cluster.users import run_as
-from trainmaster.dispatchers.access import setup
-from trainmaster.dispatchers.access.access import SUDO, Access, make_access
-from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
-from trainmaster.dispatchers.access.helper_client import HelperClient, RefusedByHelper
-from trainmaster.dispatchers.access.transport import LocalTransport
 from trainmaster.dispatchers.base import Rejected, StagedFile, Transient, Unreachable
+from trainmaster.dispatchers.cluster.access import setup
+from trainmaster.dispatchers.cluster.access.access import SUDO, Access, make_access
+from trainmaster.dispatchers.cluster.access.config import AccessOptions, Impersonation
+from trainmaster.dispatchers.cluster.access.helper_client import HelperClient, RefusedByHelper
+from trainmaster.dispatchers.cluster.access.transport import LocalTransport
+from trainmaster.dispatchers.cluster.jobfolder import helper
 from trainmaster.dispatchers.conformance import programs
-from trainmaster.dispatchers.jobfolder import helper
-from trainmaster.dispatchers.pbs.config import PbsOptions
+from trainmaster.dispatchers.pbs.options import PbsOptions
 
 # Runs a few calls as the service account, as a master would: root needs no sudoers line.
 AS_SERVICE = """
 import json, sys
 from pathlib import Path
-from trainmaster.dispatchers.access.config import AccessOptions
-from trainmaster.dispatchers.access.access import make_access
+from trainmaster.dispatchers.cluster.access.config import AccessOptions
+from trainmaster.dispatchers.cluster.access.access import make_access
 from trainmaster.dispatchers.base import StagedFile
 asked = json.load(sys.stdin)
 access = make_access(AccessOptions(impersonation="sudo", helper=asked["helper"]), Path(asked["root"]))

@@ -6,10 +6,8 @@ import pytest
 
 from tests.support.pages import ROOT
 from trainmaster.dispatchers.base import Canceller, JobState
-from trainmaster.dispatchers.pbs.cluster_ends import ENDS, PbsEnd, find
-from trainmaster.dispatchers.pbs.endings import in_words
+from trainmaster.dispatchers.pbs.outcomes import ENDS, PbsEnd, canceller, describe_end, find_end, map_state
 from trainmaster.dispatchers.pbs.parse import PbsJob
-from trainmaster.dispatchers.pbs.states import canceller, map_state
 
 RAN = "Job run at Sat Nov 21 at 08:31 on (n1:ncpus=1)"
 
@@ -53,11 +51,11 @@ SAID = {
 def test_each_way_is_known_by_pbs_own_words(row: PbsEnd) -> None:
     cases = CASES.get(row.way) or [ended(exit_status=row.status, nodes=("n1",))]
     for job in cases:
-        assert find(job) is row
+        assert find_end(job) is row
         assert map_state(job) is row.state
-        assert row.cause.lower() in in_words(row.state, job).lower()
+        assert row.cause.lower() in describe_end(row.state, job).lower()
         if job.exit_status in SAID:
-            assert in_words(row.state, job).replace(" (PBS says: and failed)", "") == SAID[job.exit_status]
+            assert describe_end(row.state, job).replace(" (PBS says: and failed)", "") == SAID[job.exit_status]
 
 
 def test_the_table_has_every_status_of_pbs() -> None:
@@ -77,7 +75,7 @@ def test_the_table_has_every_status_of_pbs() -> None:
     ],
 )
 def test_who_deleted_a_job(job: PbsJob, state: JobState, who: Canceller) -> None:
-    assert find(job) is None
+    assert find_end(job) is None
     assert map_state(job) is state
     assert canceller(job) is who
 

@@ -14,7 +14,7 @@ from trainmaster.dispatchers.pbs.commands import (
     signal,
     submit,
 )
-from trainmaster.dispatchers.pbs.formats import Format
+from trainmaster.dispatchers.pbs.parse import Format
 
 PROGRAMS = PbsPrograms(qsub="/opt/pbs/bin/qsub")
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.pbs.recorded import outcome
 from trainmaster.dispatchers.base import Ambiguous, Rejected, Transient, Unreachable
-from trainmaster.dispatchers.command_runner import CommandResult
-from trainmaster.dispatchers.pbs.failures import WORDS, no_history, submit_failure
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
+from trainmaster.dispatchers.pbs.messages import WORDS, no_history, submit_failure
 
 
 def said(stderr: str, status: int = 1, program: str = "qsub", **more: bool) -> CommandResult:

@@ -9,13 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.pbs.recorded import MARK, recorded
-from trainmaster.dispatchers.pbs.formats import Format, PrintedRecord, by_name, dsv, json_records, read, text
+from trainmaster.dispatchers.pbs.parse import (
+    Format,
+    PrintedRecord,
+    by_name,
+    dsv_records,
+    json_records,
+    read_records,
+    text_records,
+)
 
 FORMS = (Format.DSV, Format.JSON, Format.TEXT)
 
 
 def live(form: Format) -> list[PrintedRecord]:
-    records, _ = read(form, recorded(f"live-{form.value}.out"), MARK)
+    records, _ = read_records(form, recorded(f"live-{form.value}.out"), MARK)
     return records
 
 
@@ -52,8 +60,8 @@ def test_long_values_of_plain_text_are_put_together_again() -> None:
 
 @pytest.mark.parametrize("name", ["nodes", "queues", "server"])
 def test_nodes_queues_and_the_server_read_alike(name: str) -> None:
-    split, odd = dsv(recorded(f"{name}-dsv.out"), MARK)
-    plain, odd_too = text(recorded(f"{name}-text.out"))
+    split, odd = dsv_records(recorded(f"{name}-dsv_records.out"), MARK)
+    plain, odd_too = text_records(recorded(f"{name}-text_records.out"))
     assert odd == odd_too == []
     assert [record.name for record in split] == [record.name for record in plain]
     # What changes from one moment to the next, and times, which pbsnodes prints differently.
@@ -104,22 +112,22 @@ def test_numbers_keep_their_spelling() -> None:
 def test_a_banner_is_odd_and_not_fatal(form: Format) -> None:
     banner = "*** Welcome to the cluster! ***\nmaintenance on monday = tuesday\n"
     printed = recorded(f"live-{form.value}.out")
-    clean, _ = read(form, printed, MARK)
-    records, odd = read(form, banner + printed, MARK)
+    clean, _ = read_records(form, printed, MARK)
+    records, odd = read_records(form, banner + printed, MARK)
     assert records == clean
     assert any("Welcome" in line for line in odd)
 
 
 def test_an_empty_answer_is_no_jobs() -> None:
     for form in FORMS:
-        assert read(form, "", MARK) == ([], [])
+        assert read_records(form, "", MARK) == ([], [])
     assert json_records(recorded("qstat-server-down.out")) == ([], [])
 
 
 @given(st.text(max_size=300))
 def test_nothing_that_is_printed_is_an_error(printed: str) -> None:
     for form in FORMS:
-        records, odd = read(form, printed, MARK)
+        records, odd = read_records(form, printed, MARK)
         assert isinstance(records, list)
         assert all(isinstance(line, str) for line in odd)
 
@@ -128,5 +136,5 @@ def test_nothing_that_is_printed_is_an_error(printed: str) -> None:
 def test_an_answer_that_was_cut_is_read_as_far_as_it_goes(length: int) -> None:
     for form in FORMS:
         printed = recorded(f"live-{form.value}.out")
-        records, _ = read(form, printed[:length], MARK)
+        records, _ = read_records(form, printed[:length], MARK)
         assert len(records) <= len(live(form))

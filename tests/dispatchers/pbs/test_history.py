@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainmaster.dispatchers.pbs.history import RecentlyEnded
+from trainmaster.dispatchers.pbs.outcomes import RecentlyEnded
 from trainmaster.dispatchers.pbs.parse import PbsJob
 
 

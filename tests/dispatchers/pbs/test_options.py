@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.dispatchers.batch.arguments import BadOption
+from trainmaster.dispatchers.batch.requests import BadOption
 from trainmaster.dispatchers.pbs.options import ALLOWED, RESERVED, check
 
 

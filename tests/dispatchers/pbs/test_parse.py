@@ -5,12 +5,22 @@ from __future__ import annotations
 import pytest
 
 from tests.support.pbs.recorded import MARK, recorded
-from trainmaster.dispatchers.pbs.formats import PrintedRecord, dsv
-from trainmaster.dispatchers.pbs.parse import PbsJob, duration, hosts, job, moment, short_id, size, submitted_id
+from trainmaster.dispatchers.pbs.parse import (
+    PbsJob,
+    PrintedRecord,
+    dsv_records,
+    duration,
+    hosts,
+    job,
+    moment,
+    short_id,
+    size,
+    submitted_id,
+)
 
 
 def jobs() -> dict[str, PbsJob]:
-    records, _ = dsv(recorded("live-dsv.out"), MARK)
+    records, _ = dsv_records(recorded("live-dsv_records.out"), MARK)
     found = (job(record, "ngpus") for record in records)
     return {one.name: one for one in found if one is not None}
 
@@ -56,7 +66,7 @@ def test_how_often_pbs_took_a_job_back() -> None:
 
 
 def test_a_job_that_pbs_tried_to_start_in_vain_was_not_taken_back() -> None:
-    records, _ = dsv(recorded("held-dsv.out"), MARK)
+    records, _ = dsv_records(recorded("held-dsv_records.out"), MARK)
     tried = next(one for record in records if (one := job(record, "ngpus")) and one.name == "det-prologue")
     assert (tried.run_count, tried.rerunable, tried.restarts) == (21, False, 0)
 

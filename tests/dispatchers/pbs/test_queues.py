@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.pbs.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobSpec, PoolNode, SlotType
-from trainmaster.dispatchers.pbs.config import NodePlacement, PbsOptions
-from trainmaster.dispatchers.pbs.formats import PrintedRecord, dsv, json_records
-from trainmaster.dispatchers.pbs.queues import Queue, queues, routed
+from trainmaster.dispatchers.pbs.options import NodePlacement, PbsOptions
+from trainmaster.dispatchers.pbs.parse import PrintedRecord, dsv_records, json_records
+from trainmaster.dispatchers.pbs.pools import Queue, queues, routed
 from trainmaster.dispatchers.pbs.resources import ChunkRequest
 
 OPTIONS = PbsOptions(container_run_type="none")
@@ -42,9 +42,9 @@ def made(
 
 
 def test_a_real_server() -> None:
-    listed, _ = dsv(recorded("queues-dsv.out"), MARK)
-    nodes, _ = dsv(recorded("nodes-dsv.out"), MARK)
-    server, _ = dsv(recorded("server-dsv.out"), MARK)
+    listed, _ = dsv_records(recorded("queues-dsv_records.out"), MARK)
+    nodes, _ = dsv_records(recorded("nodes-dsv_records.out"), MARK)
+    server, _ = dsv_records(recorded("server-dsv_records.out"), MARK)
     pool = queues(listed, nodes, server[0], OPTIONS)["workq"].pool(OPTIONS)
     assert (pool.slot_type, pool.slots_total, pool.slots_used) == (SlotType.CUDA, 4, 2)
     assert (pool.nodes, pool.slots_per_node, pool.is_default, pool.up) == (2, 2, True, True)

@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from tests.support.pbs.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobState
-from trainmaster.dispatchers.pbs.endings import in_words
-from trainmaster.dispatchers.pbs.formats import dsv, json_records
-from trainmaster.dispatchers.pbs.parse import PbsJob, job
-from trainmaster.dispatchers.pbs.reasons import explain_reason
-from trainmaster.dispatchers.pbs.states import PbsExit, map_state
+from trainmaster.dispatchers.pbs.messages import explain_reason
+from trainmaster.dispatchers.pbs.outcomes import PbsExit, describe_end, map_state
+from trainmaster.dispatchers.pbs.parse import PbsJob, dsv_records, job, json_records
 
 
 def a_job(state: str, **more: object) -> PbsJob:
@@ -28,9 +26,9 @@ def test_what_became_of_real_jobs() -> None:
     assert states["tm-wall"] is JobState.WALLTIME
     assert states["tm-kill"] is JobState.CANCELLED
     assert states["tm-delq"] is JobState.CANCELLED
-    assert in_words(states["tm-kill"], ended["tm-kill"]) == "The job was cancelled by alice@pbshost."
-    assert in_words(states["tm-fail"], ended["tm-fail"]) == "The job ended with status 3 on pbshost."
-    assert "time limit" in in_words(states["tm-wall"], ended["tm-wall"])
+    assert describe_end(states["tm-kill"], ended["tm-kill"]) == "The job was cancelled by alice@pbshost."
+    assert describe_end(states["tm-fail"], ended["tm-fail"]) == "The job ended with status 3 on pbshost."
+    assert "time limit" in describe_end(states["tm-wall"], ended["tm-wall"])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +85,7 @@ def test_exit_statuses(status: int | None, state: JobState, exit: PbsExit, words
     ended = a_job("F", exit_status=status, substate=92, nodes=("n1",))
     assert map_state(ended) is state
     assert PbsExit.of(status) == exit
-    assert words in in_words(state, ended)
+    assert words in describe_end(state, ended)
 
 
 def test_a_deleted_job_is_cancelled_whatever_its_status() -> None:
@@ -99,14 +97,14 @@ def test_a_deleted_job_is_cancelled_whatever_its_status() -> None:
 
 
 def test_a_suspended_job_says_for_whom() -> None:
-    assert "higher priority" in in_words(JobState.SUSPENDED, a_job("S", substate=45))
-    assert in_words(JobState.SUSPENDED, a_job("S", substate=43)) == "PBS has suspended the job."
+    assert "higher priority" in describe_end(JobState.SUSPENDED, a_job("S", substate=45))
+    assert describe_end(JobState.SUSPENDED, a_job("S", substate=43)) == "PBS has suspended the job."
 
 
 def test_a_job_that_was_never_started_and_was_deleted() -> None:
     gone = a_job("F", substate=91)
     assert map_state(gone) is JobState.CANCELLED
-    assert in_words(JobState.CANCELLED, gone) == "The job was cancelled (qdel)."
+    assert describe_end(JobState.CANCELLED, gone) == "The job was cancelled (qdel)."
 
 
 def test_the_scheduler_that_makes_room_preempts() -> None:
@@ -117,16 +115,16 @@ def test_the_scheduler_that_makes_room_preempts() -> None:
 @given(st.text(max_size=3), st.one_of(st.none(), st.integers(-400, 400)), st.text(max_size=60))
 def test_every_job_has_a_state_and_words(letter: str, status: int | None, comment: str) -> None:
     one = a_job(letter, exit_status=status, comment=comment)
-    assert isinstance(in_words(map_state(one), one), str)
+    assert isinstance(describe_end(map_state(one), one), str)
 
 
 # -- waiting
 
 
 def test_reasons_of_real_jobs() -> None:
-    records, _ = dsv(recorded("live-dsv.out"), MARK)
+    records, _ = dsv_records(recorded("live-dsv_records.out"), MARK)
     waiting = {one.name: one for record in records if (one := job(record, "ngpus"))}
-    words = {name: in_words(map_state(one), one) for name, one in waiting.items()}
+    words = {name: describe_end(map_state(one), one) for name, one in waiting.items()}
     assert words["det-never"] == "It asks for 99 of ncpus, and what it may use has 8 in all."
     assert words["det-3hosts"] == "There are not enough nodes of the kind that it asks for."
     assert words["det-held"] == "Held by its owner; `qrls 61.tmpbs0` lets it go on."
@@ -166,10 +164,10 @@ def test_reasons(comment: str, words: str, never: bool) -> None:
 
 
 def test_a_hold_says_who_can_take_it_away_and_how() -> None:
-    records, _ = dsv(recorded("held-dsv.out"), MARK)
+    records, _ = dsv_records(recorded("held-dsv_records.out"), MARK)
     held = {one.name: one for record in records if (one := job(record, "ngpus"))}
     assert {map_state(one) for one in held.values()} == {JobState.HELD}
-    words = {name: in_words(JobState.HELD, one) for name, one in held.items()}
+    words = {name: describe_end(JobState.HELD, one) for name, one in held.items()}
     assert words["det-own"] == "Held by its owner; `qrls 1.tmpbs0` lets it go on."
     assert words["det-operator"] == "Held by root; `qrls -h o 2.tmpbs0` by an operator of PBS lets it go on."
     assert words["det-both"] == "Held by alice; `qrls -h us 3.tmpbs0` by a manager of PBS lets it go on."
@@ -193,15 +191,15 @@ def test_a_hold_says_who_can_take_it_away_and_how() -> None:
     ],
 )
 def test_holds(holds: str, comment: str, words: str) -> None:
-    assert words in in_words(JobState.HELD, a_job("H", holds=holds, comment=comment))
+    assert words in describe_end(JobState.HELD, a_job("H", holds=holds, comment=comment))
 
 
 def test_a_job_that_could_not_be_started_says_so_while_it_waits() -> None:
     back = a_job("Q", run_count=2, exit_status=-10, comment="Job run at Sun Nov 22 at 01:54 on (n1:ncpus=1)")
-    assert in_words(JobState.QUEUED, back) == (
+    assert describe_end(JobState.QUEUED, back) == (
         "PBS has tried 2 times to start it; the last time it failed because the job's user is not known there, or PBS "
         "may not run jobs of theirs."
     )
     told = a_job("Q", run_count=1, exit_status=-3, comment="Not Running: Not enough free nodes available")
-    assert in_words(JobState.QUEUED, told) == ("Waits until enough nodes are free. PBS has tried once to start it.")
-    assert in_words(JobState.QUEUED, a_job("Q")) == ""
+    assert describe_end(JobState.QUEUED, told) == ("Waits until enough nodes are free. PBS has tried once to start it.")
+    assert describe_end(JobState.QUEUED, a_job("Q")) == ""

@@ -9,12 +9,19 @@ import pytest
 
 from tests.support.pages import ROOT
 from trainmaster.dispatchers.base import Canceller, JobState
-from trainmaster.dispatchers.slurm.cluster_ends import BY_NOBODY, ENDS, SlurmEnd, find
-from trainmaster.dispatchers.slurm.controller import SlurmController
 from trainmaster.dispatchers.slurm.dispatcher import _Facts
-from trainmaster.dispatchers.slurm.endings import canceller, in_words
-from trainmaster.dispatchers.slurm.exits import SlurmExit
-from trainmaster.dispatchers.slurm.states import map_state, state_words
+from trainmaster.dispatchers.slurm.outcomes import (
+    BY_NOBODY,
+    ENDS,
+    SlurmEnd,
+    SlurmExit,
+    canceller,
+    describe_end,
+    find_end,
+    map_state,
+    state_words,
+)
+from trainmaster.dispatchers.slurm.parse import SlurmController
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,7 @@ class Shown:
     def row(self) -> SlurmEnd | None:
         exits = {"exit": SlurmExit.parse(self.exit), "derived": SlurmExit.parse(self.derived)}
         word = state_words(self.state)[-1]
-        return find(word, reason=self.reason, placed=bool(self.nodes), output=self.output, **exits)
+        return find_end(word, reason=self.reason, placed=bool(self.nodes), output=self.output, **exits)
 
 
 BY_ROOT = "CANCELLED by 0"
@@ -155,7 +162,7 @@ def test_each_way_is_known_by_slurms_own_words(row: SlurmEnd) -> None:
         facts = {"reason": shown.reason, "exit": exit, "derived": derived}
         if not shown.output and shown.state != BY_NOBODY:
             assert map_state(shown.state, placed=bool(shown.nodes), **facts) is state  # type: ignore[arg-type]
-        words = in_words(state, shown.state, nodes=shown.nodes, output=shown.output, **facts)  # type: ignore[arg-type]
+        words = describe_end(state, shown.state, nodes=shown.nodes, output=shown.output, **facts)  # type: ignore[arg-type]
         one = sentence if shown.nodes or "on n1" not in sentence else sentence.replace(" on n1", "")
         assert words == one
 

@@ -9,7 +9,7 @@ import pytest
 
 from trainmaster.dispatchers.base import JobSpec, Rejected, Setup, SlotType
 from trainmaster.dispatchers.slurm import SlurmDispatcher, commands
-from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.options import SlurmOptions
 from trainmaster.dispatchers.slurm.resources import GpuDialect
 
 PROGRAMS = commands.SlurmPrograms(sbatch="/opt/slurm/bin/sbatch")

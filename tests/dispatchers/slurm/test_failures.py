@@ -6,9 +6,8 @@ import pytest
 
 from tests.support.slurm.recorded import recorded
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
-from trainmaster.dispatchers.command_runner import CommandResult
-from trainmaster.dispatchers.slurm.failures import WORDS, submit_failure
-from trainmaster.dispatchers.slurm.reasons import explain_reason
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
+from trainmaster.dispatchers.slurm.messages import WORDS, explain_reason, submit_failure
 
 
 def outcome(stderr: str, code: int = 1, **more: bool) -> CommandResult:

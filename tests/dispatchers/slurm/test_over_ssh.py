@@ -17,8 +17,8 @@ from tests.dispatchers.access.conftest import ssh_server, sshd
 from tests.support.access.sshd import Sshd
 from tests.support.cluster.cluster import Cluster
 from tests.support.dispatcher_site import Bench, wait
-from trainmaster.dispatchers.access import helper_client
 from trainmaster.dispatchers.base import Ambiguous, JobState, Setup, Unreachable
+from trainmaster.dispatchers.cluster.access import helper_client
 from trainmaster.dispatchers.conformance import DispatcherConformance, Faults, programs
 
 __all__ = ["ssh_server", "sshd"]

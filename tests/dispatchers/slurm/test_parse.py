@@ -12,9 +12,9 @@ from tests.support.slurm.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobSpec, PoolNode, SlotType
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.commands import end_mark
-from trainmaster.dispatchers.slurm.config import SlurmOptions
-from trainmaster.dispatchers.slurm.exits import SlurmExit
-from trainmaster.dispatchers.slurm.partitions import partitions
+from trainmaster.dispatchers.slurm.options import SlurmOptions
+from trainmaster.dispatchers.slurm.outcomes import SlurmExit
+from trainmaster.dispatchers.slurm.pools import partitions
 from trainmaster.dispatchers.slurm.resources import GpuDialect, plan
 
 

@@ -20,12 +20,12 @@ import pytest
 
 from tests.support.cluster.cluster import Cluster
 from tests.support.dispatcher_site import Bench, wait
-from trainmaster.dispatchers.access.access import make_access
 from trainmaster.dispatchers.base import ExternalJob, JobState, Observation, Setup, Unreachable
+from trainmaster.dispatchers.cluster.access.access import make_access
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.slurm import SlurmDispatcher
 from trainmaster.dispatchers.slurm.client import SlurmClient
-from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.options import SlurmOptions
 from trainmaster.dispatchers.slurm.pyslurm_reader import NoReader, PyslurmReader, release
 
 STAND_IN = """

@@ -6,13 +6,10 @@ import pytest
 
 from tests.support.slurm.recorded import MARK, RELEASES, recorded
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, JobState, Rejected, Unreachable
-from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
 from trainmaster.dispatchers.slurm import parse
-from trainmaster.dispatchers.slurm.endings import in_words
-from trainmaster.dispatchers.slurm.exits import SlurmExit
-from trainmaster.dispatchers.slurm.failures import WORDS, submit_failure
-from trainmaster.dispatchers.slurm.reasons import explain_reason
-from trainmaster.dispatchers.slurm.states import map_state
+from trainmaster.dispatchers.slurm.messages import WORDS, explain_reason, submit_failure
+from trainmaster.dispatchers.slurm.outcomes import SlurmExit, describe_end, map_state
 
 NEWER = RELEASES[1:]
 IMPOSSIBLE = {
@@ -95,7 +92,9 @@ def test_what_the_controller_remembers(release: str) -> None:
         "0:53",
     )
     state = map_state(job["JobState"], exit=SlurmExit.parse(job["ExitCode"]))
-    assert "could not start the job's script" in in_words(state, job["JobState"], exit=SlurmExit.parse(job["ExitCode"]))
+    assert "could not start the job's script" in describe_end(
+        state, job["JobState"], exit=SlurmExit.parse(job["ExitCode"])
+    )
     cancelled = parse.key_values(recorded("job-cancelled.out", release))
     assert (cancelled["JobState"], cancelled["JobName"]) == ("CANCELLED", "rec-cancelled")
     config = parse.configuration(recorded("config.out", release))

@@ -7,9 +7,7 @@ import pytest
 from tests.support.slurm.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.slurm import parse
-from trainmaster.dispatchers.slurm.endings import in_words
-from trainmaster.dispatchers.slurm.exits import SlurmExit
-from trainmaster.dispatchers.slurm.states import map_state
+from trainmaster.dispatchers.slurm.outcomes import SlurmExit, describe_end, map_state
 
 WORDS = {
     JobState.QUEUED: "PENDING PD REQUEUED RQ REQUEUE_FED RF EXPEDITING",
@@ -87,7 +85,7 @@ def test_the_words_of_recorded_jobs() -> None:
     said = {}
     for job in jobs:
         state = map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
-        words = in_words(state, job.state, reason=job.reason, exit=job.exit, derived=job.derived, nodes=job.nodes)
+        words = describe_end(state, job.state, reason=job.reason, exit=job.exit, derived=job.derived, nodes=job.nodes)
         said[job.name] = (state.value, words)
     del said["odd\nname\x1f|x"]
     memory = "and was ended; ask for more with --mem."
@@ -117,5 +115,5 @@ def test_the_words_of_recorded_jobs() -> None:
 
 
 def test_who_cancelled_is_said_where_accounting_knows() -> None:
-    assert in_words(JobState.CANCELLED, "CANCELLED by 0") == "The job was cancelled by uid 0 (root)."
-    assert in_words(JobState.CANCELLED, "CANCELLED by 4000000") == "The job was cancelled by uid 4000000."
+    assert describe_end(JobState.CANCELLED, "CANCELLED by 0") == "The job was cancelled by uid 0 (root)."
+    assert describe_end(JobState.CANCELLED, "CANCELLED by 4000000") == "The job was cancelled by uid 4000000."

@@ -43,7 +43,7 @@ from trainmaster.dispatchers.base import (
     Unreachable,
     UserOptions,
 )
-from trainmaster.dispatchers.folder import JobFolder, check_token
+from trainmaster.dispatchers.cluster.folder import JobFolder, check_token
 
 LONGEST_PROJECT = 59  # characters, as LSF has it
 FORBIDDEN = re.compile(r"[^A-Za-z0-9_.:,=\[\] -]")

@@ -12,8 +12,8 @@ from tests.support.cluster import packages
 from tests.support.cluster.layout import USERS
 from tests.support.cluster.packages import Unavailable
 from tests.support.cluster.users import ensure_users
-from trainmaster.dispatchers.access import helper_client, setup
-from trainmaster.dispatchers.jobfolder import job_files
+from trainmaster.dispatchers.cluster.access import helper_client, setup
+from trainmaster.dispatchers.cluster.jobfolder import job_files
 
 SERVICE = "tmservice"  # the account that a master runs under
 GROUP = "tmhpcusers"

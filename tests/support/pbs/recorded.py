@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
 
 MARK = "@@"
 _FOLDER = Path(__file__).parents[2] / "data" / "openpbs-23.06.06"

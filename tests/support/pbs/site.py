@@ -31,7 +31,7 @@ from tests.support.cluster.users import ensure_users, run_as
 from tests.support.pbs.openpbs import CONF
 from trainmaster.dispatchers.base import DispatcherError, Pool, Setup
 from trainmaster.dispatchers.pbs import PbsDispatcher
-from trainmaster.dispatchers.pbs.config import PbsOptions
+from trainmaster.dispatchers.pbs.options import PbsOptions
 
 FOUND = "TRAINMASTER_PBS_"
 

@@ -1,10 +1,9 @@
 """Parts that the dispatchers for batch schedulers (Slurm, PBS) share.
 
     options      configuration keys that both have
-    arguments    parsing of the user's arguments for the submit command
-    resources, commands, endings    code that the modules of these names share
+    requests     the user's arguments for the submit command, chunks of job ids, an even spread over nodes
     client       runs the scheduler's commands: account, rate limit, errors
-    failures     common failures of commands
+    messages     common failures of commands
     pools        cached partitions or queues
     dispatcher   checks of accounts, start scripts of containers, job folders
 

@@ -6,12 +6,12 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 
-from trainmaster.dispatchers.access.access import Access
 from trainmaster.dispatchers.base import DispatcherError, JobRef
-from trainmaster.dispatchers.batch.failures import FailureWords
+from trainmaster.dispatchers.batch.messages import FailureWords
 from trainmaster.dispatchers.batch.options import BatchOptions
-from trainmaster.dispatchers.command_runner import CommandResult
-from trainmaster.dispatchers.rate_limit import TokenBucket
+from trainmaster.dispatchers.cluster.access.access import Access
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
+from trainmaster.dispatchers.cluster.rate_limit import TokenBucket
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from trainmaster.containers import (
     Device,
     UnknownRuntime,
 )
-from trainmaster.dispatchers.access.access import Access, JobFolderAccess
 from trainmaster.dispatchers.base import (
     FolderFacts,
     HeldFiles,
@@ -34,10 +33,10 @@ from trainmaster.dispatchers.base import (
     StreamPosition,
     sentence,
 )
-from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.options import BatchOptions
-from trainmaster.dispatchers.folder import TOKEN, check_token
-from trainmaster.dispatchers.not_started import explained
+from trainmaster.dispatchers.batch.requests import BadOption
+from trainmaster.dispatchers.cluster.access.access import Access, JobFolderAccess
+from trainmaster.dispatchers.cluster.folder import TOKEN, check_token, with_cause
 from trainmaster.templates import ControlCharacter
 
 SIGNALS = {Signal.PREEMPT: "USR2", Signal.TERMINATE: "TERM"}
@@ -186,7 +185,7 @@ class BatchDispatcher:
         most: int = 2**30,
     ) -> Remains:
         remains = self._access.folder(token, user).collect(places, most)
-        return explained(remains, self._options.container(self._options.container_run_type))
+        return with_cause(remains, self._options.container(self._options.container_run_type))
 
     def forget(self, token: str, user: str | None = None) -> None:
         self._access.folder(token, user).forget()

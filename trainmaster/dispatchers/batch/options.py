@@ -14,10 +14,10 @@ from trainmaster.config.resource_managers import ClusterFacts, HelperNeeds, Slot
 from trainmaster.config.shapes import AbsolutePath, Line, Name, Positive, Section, wrong
 from trainmaster.config.task_container import TaskContainerDefaults
 from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
-from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
 from trainmaster.dispatchers.base import Rejected, SlotType
-from trainmaster.dispatchers.command_runner import DEFAULT_PATH
-from trainmaster.dispatchers.section import read_section
+from trainmaster.dispatchers.cluster.access.config import AccessOptions, Impersonation
+from trainmaster.dispatchers.cluster.command_runner import DEFAULT_PATH
+from trainmaster.dispatchers.sections import read_section
 
 _PROJECT_SOURCE = re.compile(r"project|workspace|label(:.+)?")
 _LAUNCHER = "it belongs to Determined's launcher, which is not needed; remove it"

@@ -51,12 +51,12 @@ class DispatcherConformance:
 
     @pytest.fixture
     def make_dispatcher(self, dispatcher: Dispatcher, setup: Setup) -> Callable[[], Dispatcher]:
-        """Creates the dispatcher of a restarted master; override it when yours takes more than a Setup."""
+        """Create the dispatcher of a restarted master; override it when yours takes more than a Setup."""
         return lambda: type(dispatcher)(setup)  # type: ignore[call-arg]
 
     @pytest.fixture
     def make_spec(self, dispatcher: Dispatcher, setup: Setup) -> Iterator[MakeSpec]:
-        """Creates specs with a new token each; at the end all their jobs are cancelled and forgotten."""
+        """Create specs with a new token each; at the end all their jobs are cancelled and forgotten."""
         made: set[str] = set()
         slot_type = {pool.name: pool.slot_type for pool in dispatcher.pools()}[self.pool]
 
@@ -86,7 +86,7 @@ class DispatcherConformance:
 
     @pytest.fixture
     def job_root(self, setup: Setup) -> Path:
-        """The folder of job folders; override it if nodes have folders of their own."""
+        """Return the folder of job folders; override it if nodes have folders of their own."""
         return setup.job_root
 
     # -- querying the cluster -------------------------------------------------------------------------

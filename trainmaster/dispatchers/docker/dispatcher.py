@@ -38,15 +38,14 @@ from trainmaster.dispatchers.base import (
     Transient,
     Unreachable,
 )
+from trainmaster.dispatchers.cluster.folder import JobFolder, check_token, with_cause
+from trainmaster.dispatchers.contract.agents import INBOX_PREFIX, AgentView, NotLeading, PoolPolicy, QueueEntry
 from trainmaster.dispatchers.docker import views
 from trainmaster.dispatchers.docker.enrolment import Enrolment
 from trainmaster.dispatchers.docker.fleet import Fleet, FleetAgent
 from trainmaster.dispatchers.docker.job_record import JobRecord, JobRequest
 from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.reconciler import Reconciler
-from trainmaster.dispatchers.folder import JobFolder, check_token
-from trainmaster.dispatchers.hub import INBOX_PREFIX, AgentView, NotLeading, PoolPolicy, QueueEntry
-from trainmaster.dispatchers.not_started import explained
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +60,7 @@ class DockerDispatcher:
     contract_version = 2
     kind = "docker"
     traits = Traits(
+        agents=True,
         supports=frozenset(JobFeature),
         user_section="slurm",
         resources_type="docker-container",
@@ -70,7 +70,7 @@ class DockerDispatcher:
     UserOptions = None
 
     def __init__(self, setup: Setup) -> None:
-        """Raises Rejected for a wrong configuration."""
+        """Read the options. Raises Rejected for a wrong configuration."""
         self.name = setup.name
         self._prefix = setup.prefix
         self._root = setup.job_root
@@ -268,7 +268,7 @@ class DockerDispatcher:
                 tails[path.name.split(".")[1]] = path.read_bytes().decode(errors="replace")
         several = len(tails) > 1
         parts = [f"-- node {number} --\n{text}" if several else text for number, text in tails.items()]
-        return explained(replace(found, output_tail="\n".join(parts)), container_runtime("none"))
+        return with_cause(replace(found, output_tail="\n".join(parts)), container_runtime("none"))
 
     def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 the folder is ours
         folder = JobFolder(self._root, token)

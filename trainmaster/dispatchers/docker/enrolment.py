@@ -18,8 +18,8 @@ import threading
 from pathlib import Path
 
 from trainmaster.dispatchers.base import Rejected, Transient
+from trainmaster.dispatchers.contract.agents import AlreadyEnrolled, WrongKey
 from trainmaster.dispatchers.docker.job_record import write_whole
-from trainmaster.dispatchers.hub import AlreadyEnrolled, WrongKey
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from trainmaster.agent_protocol.messages import AgentReport, ContainerReport, SlotFact
 from trainmaster.dispatchers.base import Rejected, SlotType, Transient
+from trainmaster.dispatchers.contract.agents import AgentView, Displaced, SlotView, UnknownAgent
 from trainmaster.dispatchers.docker.job_record import Values, write_whole
-from trainmaster.dispatchers.hub import AgentView, Displaced, SlotView, UnknownAgent
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class Fleet:
             log.warning("the list of agents is kept in memory only: %s", error)
 
     def get(self, agent_id: str) -> FleetAgent:
-        """Raises UnknownAgent."""
+        """Return an agent. Raises UnknownAgent."""
         found = self.agents.get(agent_id)
         if found is None:
             close = ", ".join(sorted(self.agents)) or "none has joined yet"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainmaster.agent_protocol.messages import BindOrder, Blame, Delivery, DeviceOrder
 from trainmaster.dispatchers.base import JobState, Transient
-from trainmaster.dispatchers.folder import TOKEN
+from trainmaster.dispatchers.cluster.folder import TOKEN
 from trainmaster.files import replace_file
 
 STATE_FOLDER = ".docker"

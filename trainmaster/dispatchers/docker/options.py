@@ -11,7 +11,7 @@ from trainmaster.config.resource_managers import AgentPool, ClusterFacts, Dispat
 from trainmaster.config.shapes import AbsolutePath, Line, wrong
 from trainmaster.config.task_container import TaskContainerDefaults
 from trainmaster.dispatchers.docker.scheduler import Fitting, SchedulingPolicy, Sharing
-from trainmaster.dispatchers.section import read_section
+from trainmaster.dispatchers.sections import read_section
 
 
 class DockerOptions(DispatcherOptions):
@@ -89,7 +89,7 @@ class DockerOptions(DispatcherOptions):
         return self.resource_pools or [AgentPool(pool_name="default")]
 
     def pool(self, name: str) -> AgentPool | None:
-        """The pool called `name`; the first one for an empty name."""
+        """Return the pool called `name`; the first one for an empty name."""
         return next((pool for pool in self.pools if pool.pool_name == (name or self.pools[0].pool_name)), None)
 
     def scheduler_of(self, pool: AgentPool) -> PoolScheduler:

@@ -163,7 +163,7 @@ class Reconciler:
             return self._orders(agent, now)
 
     def orders(self, agent_id: str) -> Orders:
-        """Raises UnknownAgent."""
+        """Return the agent's current orders. Raises UnknownAgent."""
         with self.lock:
             return self._orders(self.fleet.get(agent_id), time.time())
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from trainmaster.agent_protocol.messages import ContainerState
 from trainmaster.dispatchers.base import JobState, Pool
+from trainmaster.dispatchers.contract.agents import PoolPolicy, QueueEntry
 from trainmaster.dispatchers.docker.fleet import FleetAgent
 from trainmaster.dispatchers.docker.job_record import JobRecord, JobRequest
 from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.reconciler import Reconciler
 from trainmaster.dispatchers.docker.scheduler import Gang, Why, shape_of
-from trainmaster.dispatchers.hub import PoolPolicy, QueueEntry
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,10 @@ from trainmaster.dispatchers.base import (
     Traits,
     Transient,
 )
-from trainmaster.dispatchers.folder import JobFolder, check_token
+from trainmaster.dispatchers.cluster.folder import JobFolder, check_token, with_cause
 from trainmaster.dispatchers.local.local_job import LocalJob
 from trainmaster.dispatchers.local.local_queue import LocalQueue
 from trainmaster.dispatchers.local.options import LocalOptions
-from trainmaster.dispatchers.not_started import explained
 from trainmaster.templates import ControlCharacter
 
 _SIGNALS = {Signal.PREEMPT: signals.SIGUSR2, Signal.TERMINATE: signals.SIGTERM}
@@ -49,7 +48,7 @@ class LocalDispatcher:
     UserOptions = None
 
     def __init__(self, setup: Setup) -> None:
-        """Raises Rejected for a wrong configuration."""
+        """Read the options. Raises Rejected for a wrong configuration."""
         self.name = setup.name
         self._prefix = setup.prefix
         self._root = setup.job_root
@@ -199,7 +198,7 @@ class LocalDispatcher:
         most: int = 2**30,
     ) -> Remains:
         remains = JobFolder(self._root, token).collect(places, most)
-        return explained(remains, self._options.container(self._options.container_run_type))
+        return with_cause(remains, self._options.container(self._options.container_run_type))
 
     def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 one account runs all jobs
         folder = JobFolder(self._root, token)

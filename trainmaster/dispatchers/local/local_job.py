@@ -111,7 +111,7 @@ class LocalJob:
     # -- reading ---------------------------------------------------------------------------------------
 
     def files(self) -> JobFiles:
-        """What the files hold now. Never fails."""
+        """Read what the files hold now. Never fails."""
         try:
             changed = os.stat(self._path).st_mtime_ns
         except OSError:

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from trainmaster.dispatchers.base import JobState, SlotType, Transient
-from trainmaster.dispatchers.command_runner import DEFAULT_PATH
-from trainmaster.dispatchers.folder import TOKEN
+from trainmaster.dispatchers.cluster.command_runner import DEFAULT_PATH
+from trainmaster.dispatchers.cluster.folder import TOKEN
 from trainmaster.dispatchers.local.local_job import YOUNG, LocalJob
 from trainmaster.dispatchers.local.options import LocalOptions
 from trainmaster.dispatchers.local.processes import kill_job, marks_alive, remove_leftovers

@@ -13,7 +13,7 @@ from trainmaster.config.resource_managers import ClusterFacts, DispatcherOptions
 from trainmaster.config.shapes import AbsolutePath, Name, Positive
 from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
 from trainmaster.dispatchers.base import Rejected, SlotType
-from trainmaster.dispatchers.section import read_section
+from trainmaster.dispatchers.sections import read_section
 
 
 class LocalOptions(DispatcherOptions):

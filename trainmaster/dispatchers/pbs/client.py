@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from trainmaster.dispatchers.access.access import Access
 from trainmaster.dispatchers.base import JobRef, Transient
 from trainmaster.dispatchers.batch.client import BatchClient, new_mark
-from trainmaster.dispatchers.command_runner import CommandResult
-from trainmaster.dispatchers.pbs import commands, failures, formats, parse
-from trainmaster.dispatchers.pbs.config import PbsOptions
-from trainmaster.dispatchers.pbs.formats import PrintedRecord
+from trainmaster.dispatchers.cluster.access.access import Access
+from trainmaster.dispatchers.cluster.command_runner import CommandResult
+from trainmaster.dispatchers.pbs import commands, messages, parse
+from trainmaster.dispatchers.pbs.options import PbsOptions
+from trainmaster.dispatchers.pbs.parse import PrintedRecord
 
 
 class PbsClient(BatchClient):
     """One method per query or order. They raise only dispatcher errors."""
 
     def __init__(self, options: PbsOptions, access: Access) -> None:
-        super().__init__(options, access, failures.WORDS)
+        super().__init__(options, access, messages.WORDS)
         self._options = options
         self._programs = options.programs()
         # Unparsed lines that came together with records: a site's banner. An answer of only these is an empty list.
@@ -29,7 +29,7 @@ class PbsClient(BatchClient):
         outcome = self._submit(commands.submit(self._programs, job), job.token, user)
         found = parse.submitted_id(outcome.stdout)
         if found is None:
-            raise failures.submit_failure(outcome, job.token)
+            raise messages.submit_failure(outcome, job.token)
         return found
 
     def jobs(self) -> list[parse.PbsJob]:
@@ -41,7 +41,7 @@ class PbsClient(BatchClient):
         """Return the ids of all users' jobs that ended lately; None when the server keeps no history."""
         since = time.time() - self._options.ended_listed_for
         outcome = self._run(commands.ended_since(self._programs, since))
-        if failures.no_history(outcome):
+        if messages.no_history(outcome):
             return None
         self._check(outcome)
         return [line.strip() for line in outcome.stdout.splitlines() if parse.JOB_ID.fullmatch(line.strip())]
@@ -53,7 +53,7 @@ class PbsClient(BatchClient):
         for argv in commands.ended(self._programs, self._options.query_format, mark, job_ids):
             outcome = self._run(argv)
             # The status is not 0 if one of them is unknown, although the others are printed.
-            if not failures.WORDS.only_about_ended_jobs(outcome):
+            if not messages.WORDS.only_about_ended_jobs(outcome):
                 self._check(outcome)
             found += self._jobs(outcome, mark)
         return found
@@ -64,9 +64,9 @@ class PbsClient(BatchClient):
             mark = new_mark()
             form = self._options.query_format
             outcome = self._run(commands.one(self._programs, form, mark, job_id, history=history))
-            if failures.no_history(outcome):
+            if messages.no_history(outcome):
                 continue
-            if not failures.WORDS.only_about_ended_jobs(outcome):
+            if not messages.WORDS.only_about_ended_jobs(outcome):
                 self._check(outcome)
             # Servers of a site may have several names, so only the number is compared.
             number = parse.short_id(job_id)
@@ -101,12 +101,12 @@ class PbsClient(BatchClient):
     def _records(self, build: commands.Listing) -> list[PrintedRecord]:
         mark = new_mark()
         outcome = self._ask(build(self._programs, self._options.query_format, mark))
-        found, odd = formats.read(self._options.query_format, outcome.stdout, mark)
+        found, odd = parse.read_records(self._options.query_format, outcome.stdout, mark)
         self._note_beside(odd, understood=bool(found))
         return found
 
     def _jobs(self, outcome: CommandResult, mark: str) -> list[parse.PbsJob]:
-        records, odd = formats.read(self._options.query_format, outcome.stdout, mark)
+        records, odd = parse.read_records(self._options.query_format, outcome.stdout, mark)
         jobs = [parse.job(record, self._options.gpu_resource) for record in records]
         odd += [record.name for record, job in zip(records, jobs, strict=True) if job is None]
         self._note_beside(odd, understood=bool(records))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from trainmaster.dispatchers.batch.commands import chunks
-from trainmaster.dispatchers.pbs.formats import Format
+from trainmaster.dispatchers.batch.requests import chunks
+from trainmaster.dispatchers.pbs.parse import Format
 
 # Times are printed and parsed in the time zone of the querying command.
 IN_UTC = ("/usr/bin/env", "TZ=UTC0")

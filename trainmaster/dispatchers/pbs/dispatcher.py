@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 
 from trainmaster.config.user_options import Pbs
-from trainmaster.dispatchers.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.base import (
     Canceller,
     Capabilities,
@@ -26,19 +25,17 @@ from trainmaster.dispatchers.base import (
     Traits,
     sentence,
 )
-from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDispatcher
 from trainmaster.dispatchers.batch.pools import KnownPools
+from trainmaster.dispatchers.batch.requests import BadOption
+from trainmaster.dispatchers.cluster.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.pbs import commands, options, resources
 from trainmaster.dispatchers.pbs.client import PbsClient
-from trainmaster.dispatchers.pbs.config import HostStart, PbsOptions
-from trainmaster.dispatchers.pbs.endings import in_words
-from trainmaster.dispatchers.pbs.formats import PrintedRecord
-from trainmaster.dispatchers.pbs.history import RecentlyEnded
-from trainmaster.dispatchers.pbs.parse import PbsJob, truth
-from trainmaster.dispatchers.pbs.queues import Queue, queues, routed
-from trainmaster.dispatchers.pbs.reasons import explain_reason
-from trainmaster.dispatchers.pbs.states import PbsExit, canceller, map_state, preempted
+from trainmaster.dispatchers.pbs.messages import explain_reason
+from trainmaster.dispatchers.pbs.options import HostStart, PbsOptions
+from trainmaster.dispatchers.pbs.outcomes import PbsExit, RecentlyEnded, canceller, describe_end, map_state, preempted
+from trainmaster.dispatchers.pbs.parse import PbsJob, PrintedRecord, truth
+from trainmaster.dispatchers.pbs.pools import Queue, queues, routed
 from trainmaster.templates import render
 
 # PBS answers a submit when it has accepted it, or never: a lost call is settled once the server answers others again.
@@ -58,7 +55,7 @@ class PbsDispatcher(BatchDispatcher):
     _options: PbsOptions
 
     def __init__(self, setup: Setup) -> None:
-        """Raises Rejected for a wrong configuration."""
+        """Read the options. Raises Rejected for a wrong configuration."""
         options = PbsOptions.read(setup.options)
         environment, path = options.client_environment, options.command_path
         access = make_access(options, setup.job_root, environment=environment, path=path)
@@ -111,7 +108,7 @@ class PbsDispatcher(BatchDispatcher):
         return [queue.pool(self._options) for name, queue in found.items() if name not in inner]
 
     def _ask_queues(self, _before: Mapping[str, Queue]) -> dict[str, Queue]:
-        """Raises Unreachable, Transient."""
+        """List the queues. Raises Unreachable, Transient."""
         client = self._client
         return queues(client.queues(), client.nodes(), client.server(), self._options)
 
@@ -259,7 +256,7 @@ class PbsDispatcher(BatchDispatcher):
         state = map_state(job)
         exit = PbsExit.of(job.exit_status)
         return Explanation(
-            text=in_words(state, job) or f"PBS reports {job.state}.",
+            text=describe_end(state, job) or f"PBS reports {job.state}.",
             state=state,
             raw_state=job.state,
             exit_code=exit.code if state.terminal else None,
@@ -284,7 +281,7 @@ def _observation(job: PbsJob, user: str | None) -> Observation:
         state=state,
         raw_state=job.state,
         reason=reason.word if reason else "held" if waiting else "",
-        explanation=in_words(state, job),
+        explanation=describe_end(state, job),
         exit_code=exit.code,
         exit_signal=exit.signal,
         nodes=() if waiting else job.nodes,  # PBS still shows the nodes of a failed start

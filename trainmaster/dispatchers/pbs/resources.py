@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.batch.resources import even_share
+from trainmaster.dispatchers.batch.requests import even_share
 
 # Resources of the whole job, not of a chunk (pbs_resources(7B)).
 JOB_WIDE = ("walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput", "pmem", "pvmem", "file",
@@ -48,7 +48,7 @@ def plan(
     single_node: bool = False,
     node_size: int | None = None,
 ) -> ChunkRequest:
-    """The request for `slots` slots. `node_size`: slots of the queue's largest node, None when not known;
+    """Return the request for `slots` slots. `node_size`: slots of the queue's largest node, None when not known;
     `gres_supported`: PBS knows the GPUs."""
     if slots == 0:
         return ChunkRequest(chunks=1)
@@ -64,7 +64,8 @@ def plan(
 
 
 def select(request: ChunkRequest, gpu_resource: str, extra: Mapping[str, str]) -> str:
-    """The chunks as PBS writes them; `extra` are the user's further resources of every node, which may raise ncpus."""
+    """Return the chunks as PBS writes them; `extra` are the user's further resources of every node, which may raise
+    ncpus."""
     cpus = extra.get("ncpus", str(request.cpus))
     words = [str(request.chunks), f"ncpus={cpus}"]
     if request.gpus:

@@ -8,12 +8,12 @@ import threading
 import time
 from collections.abc import Sequence
 
-from trainmaster.dispatchers.access.access import Access
 from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient, Unreachable
 from trainmaster.dispatchers.batch.client import BatchClient, new_mark
-from trainmaster.dispatchers.slurm import commands, failures, parse
-from trainmaster.dispatchers.slurm.config import SlurmOptions
-from trainmaster.dispatchers.slurm.controller import SlurmController
+from trainmaster.dispatchers.cluster.access.access import Access
+from trainmaster.dispatchers.slurm import commands, messages, parse
+from trainmaster.dispatchers.slurm.options import SlurmOptions
+from trainmaster.dispatchers.slurm.parse import SlurmController
 from trainmaster.dispatchers.slurm.pyslurm_reader import NoReader, PyslurmReader
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class SlurmClient(BatchClient):
     """One method per command. They raise only dispatcher errors."""
 
     def __init__(self, options: SlurmOptions, access: Access) -> None:
-        super().__init__(options, access, failures.WORDS)
+        super().__init__(options, access, messages.WORDS)
         self._options = options
         self._programs = options.programs()
         self._accounts_rest_until = 0.0
@@ -42,7 +42,7 @@ class SlurmClient(BatchClient):
         outcome = self._submit(commands.submit(self._programs, job), job.token, user, stdin=script)
         found = parse.submitted_id(outcome.stdout)
         if found is None:
-            raise failures.submit_failure(outcome, job.token)
+            raise messages.submit_failure(outcome, job.token)
         return found
 
     def queue(self, *, oldest_first: bool = False) -> list[parse.QueueLine]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmaster.dispatchers.batch.commands import chunks
+from trainmaster.dispatchers.batch.requests import chunks
 
 # The order matters to parse.queue: the name, which may contain anything, comes last.
 QUEUE_FIELDS = (

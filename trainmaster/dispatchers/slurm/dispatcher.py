@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from trainmaster.config.user_options import Slurm
-from trainmaster.dispatchers.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.base import (
     Canceller,
     Capabilities,
@@ -30,21 +29,27 @@ from trainmaster.dispatchers.base import (
     Transient,
     sentence,
 )
-from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDispatcher
 from trainmaster.dispatchers.batch.pools import KnownPools
-from trainmaster.dispatchers.command_runner import LOCALE
+from trainmaster.dispatchers.batch.requests import BadOption
+from trainmaster.dispatchers.cluster.access.access import JobFolderAccess, make_access
+from trainmaster.dispatchers.cluster.command_runner import LOCALE
 from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
-from trainmaster.dispatchers.slurm.cluster_ends import BY_NOBODY, LAUNCH_FAILED, find
-from trainmaster.dispatchers.slurm.config import SlurmOptions
-from trainmaster.dispatchers.slurm.controller import SlurmController
-from trainmaster.dispatchers.slurm.endings import canceller, in_words
-from trainmaster.dispatchers.slurm.exits import SlurmExit
-from trainmaster.dispatchers.slurm.parse import LISTED, QueueLine, duration, expand_hosts
-from trainmaster.dispatchers.slurm.partitions import Partition, partitions
-from trainmaster.dispatchers.slurm.reasons import explain_reason
-from trainmaster.dispatchers.slurm.states import map_state, state_words
+from trainmaster.dispatchers.slurm.messages import explain_reason
+from trainmaster.dispatchers.slurm.options import SlurmOptions
+from trainmaster.dispatchers.slurm.outcomes import (
+    BY_NOBODY,
+    LAUNCH_FAILED,
+    SlurmExit,
+    canceller,
+    describe_end,
+    find_end,
+    map_state,
+    state_words,
+)
+from trainmaster.dispatchers.slurm.parse import LISTED, QueueLine, SlurmController, duration, expand_hosts
+from trainmaster.dispatchers.slurm.pools import Partition, partitions
 from trainmaster.templates import render
 
 _TIME = "--time={minutes}"  # how a time limit is asked for
@@ -63,7 +68,7 @@ class SlurmDispatcher(BatchDispatcher):
     _options: SlurmOptions
 
     def __init__(self, setup: Setup) -> None:
-        """Raises Rejected for a wrong configuration."""
+        """Read the options. Raises Rejected for a wrong configuration."""
         options = SlurmOptions.read(setup.options)
         access = make_access(options, setup.job_root, environment=options.client_environment, path=options.job_path)
         super().__init__(setup, options, access)
@@ -128,7 +133,7 @@ class SlurmDispatcher(BatchDispatcher):
         return [partition.pool(self._options) for partition in self._partitions.all(fresh=True).values()]
 
     def _ask_partitions(self, before: Mapping[str, Partition]) -> dict[str, Partition]:
-        """Raises Unreachable, Transient."""
+        """List the partitions. Raises Unreachable, Transient."""
         found = partitions(self._client.nodes(), self._options)
         # A trial whose pool does not exist is refused for good, so two answers must agree.
         gone = before.keys() - found.keys()
@@ -358,7 +363,7 @@ class _Facts:
     def state(self) -> JobState:
         reason, exit, derived, placed = self.reason, self.exit, self.derived, bool(self.nodes)
         word = (state_words(self.raw) or [""])[-1]
-        if own := find(word, reason=reason, exit=exit, derived=derived, placed=placed, output=self.output):
+        if own := find_end(word, reason=reason, exit=exit, derived=derived, placed=placed, output=self.output):
             return own.state
         return map_state(self.raw, reason=reason, exit=exit, derived=derived, placed=placed)
 
@@ -383,7 +388,7 @@ class _Facts:
         )
 
     def explanation(self) -> Explanation:
-        text = in_words(
+        text = describe_end(
             self.state,
             self.raw,
             reason=self.reason,
@@ -421,7 +426,9 @@ def _observation(job: QueueLine, user: str | None) -> Observation:
         raw_state=job.state,
         cluster=job.cluster,
         reason=job.reason,
-        explanation=in_words(state, job.state, reason=job.reason, exit=job.exit, derived=job.derived, nodes=job.nodes),
+        explanation=describe_end(
+            state, job.state, reason=job.reason, exit=job.exit, derived=job.derived, nodes=job.nodes
+        ),
         exit_code=job.exit.code if ended and job.exit and not job.exit.signal else None,
         exit_signal=job.exit.signal if ended and job.exit else None,
         nodes=job.nodes,

@@ -1,19 +1,66 @@
-"""Validates the user's `slurm.sbatch_args` against a typed allow-list.
+"""The options of Slurm: the administrator's section of the master's configuration, and users' `slurm.sbatch_args`.
 
-Every argument is read as sbatch would read it, checked, and rebuilt as `--key=value`, so that the user's own spelling
-never reaches the command. sbatch accepts any unique beginning of a long option (`--part=x`), so a list of forbidden
-prefixes would not hold: a name that is not exactly on the list is refused.
+Users' arguments pass a typed allow-list: every argument is read as sbatch would read it, checked, and rebuilt as
+`--key=value`, so that the user's own spelling never reaches the command. sbatch accepts any unique beginning of a long
+option (`--part=x`), so a list of forbidden prefixes would not hold: a name that is not exactly on the list is refused.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar, Literal
 
-from trainmaster.dispatchers.batch.arguments import MAIL_ADDRESSES, ArgumentKind, BadOption, split
+from pydantic import Field
+
+from trainmaster.config.shapes import AbsolutePath
+from trainmaster.dispatchers.batch.options import BatchOptions, CommandPaths
+from trainmaster.dispatchers.batch.requests import MAIL_ADDRESSES, ArgumentKind, BadOption, split
+from trainmaster.dispatchers.slurm.commands import SlurmPrograms
 from trainmaster.dispatchers.slurm.parse import duration
-from trainmaster.dispatchers.slurm.resources import GPU_TYPE
+from trainmaster.dispatchers.slurm.resources import GPU_TYPE, GpuDialect
+
+
+class SlurmCommands(CommandPaths):
+    sbatch: AbsolutePath | None = None
+    squeue: AbsolutePath | None = None
+    scancel: AbsolutePath | None = None
+    sinfo: AbsolutePath | None = None
+    sacct: AbsolutePath | None = None
+    scontrol: AbsolutePath | None = None
+
+
+class SlurmOptions(BatchOptions):
+    """Options of a Slurm cluster. Times are seconds."""
+
+    scheduler: ClassVar[str] = "Slurm"
+    inherited: ClassVar[tuple[str, ...]] = ("SLURM_CONF",)
+
+    commands: SlurmCommands = SlurmCommands()
+    reader: Literal["auto", "commands", "pyslurm"] = "commands"
+    """How jobs are listed: by squeue, or by pyslurm, if one is installed that fits the cluster's release."""
+    # sbatch itself tries for 120 s when the queue is full; ending it earlier would leave its outcome unknown.
+    submit_deadline: float = Field(default=150.0, ge=150.0)
+
+    def notes(self) -> Iterator[tuple[str, str]]:
+        if self.tres_supported and not self.gres_supported:
+            yield "gres_supported", "false makes tres_supported false too"
+
+    def programs(self) -> SlurmPrograms:
+        """Return Slurm's commands, searched on the master's own PATH and on that of jobs."""
+        return SlurmPrograms(
+            **self.commands.found(None if self.ssh else f"{os.environ.get('PATH', '')}:{self.job_path}")
+        )
+
+    def dialect(self, partition: str) -> GpuDialect:
+        """Return how GPUs are requested in a partition."""
+        own = self.pool(partition).tres_supported
+        # GPU counts can only be tracked where generic resources are configured at all.
+        tres = self.tres_supported and self.gres_supported if own is None else own
+        return GpuDialect.of(tres_supported=tres, gres_supported=self.knows_gpus(partition))
+
 
 # Only values that the master computes with have a form of their own; sbatch judges all others, and its sentence is
 # shown. The excluded characters never reach a site's own submit plugin, which may be a shell script.

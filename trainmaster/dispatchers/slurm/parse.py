@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from trainmaster.dispatchers.slurm.commands import NODE_FIELDS, OWNER_FIELDS, QUEUE_FIELDS, end_mark
-from trainmaster.dispatchers.slurm.exits import REMEMBERED, SlurmExit
+from trainmaster.dispatchers.slurm.messages import REMEMBERED
+from trainmaster.dispatchers.slurm.outcomes import SlurmExit
 
 _QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
 _QUEUE_HEADING, _NODES_HEADING = "JOBID", "PARTITION"
@@ -107,7 +108,7 @@ def cut_queue(stdout: str, mark: str) -> str:
 
 
 def cut_nodes(stdout: str, mark: str) -> str:
-    """The same as `cut_queue`, for sinfo."""
+    """Return why the output of sinfo is cut, as `cut_queue`."""
     return _cut(stdout, f"{mark}\n", _NODES_HEADING + mark, mark)
 
 
@@ -317,11 +318,31 @@ def configuration(stdout: str) -> dict[str, str]:
 
 
 def accounting(stdout: str, token: str) -> dict[str, str] | None:
-    """The newest allocation of `sacct -X -P -n -o` with commands.ACCOUNT_FIELDS that bears `token`; None when there is
-    none. Job ids start again when a cluster loses its state, so that one id may stand for several jobs."""
+    """Return the newest allocation of `sacct -X -P -n -o` with commands.ACCOUNT_FIELDS that bears `token`; None when
+    there is none. Job ids start again when a cluster loses its state, so that one id may stand for several jobs."""
     rows = [line.split("|", len(_ACCOUNT_KEYS)) for line in stdout.splitlines()]
     ours = [row for row in rows if len(row) == len(_ACCOUNT_KEYS) + 1 and row[-1] == token]
     return dict(zip(_ACCOUNT_KEYS, ours[-1][:-1], strict=True)) if ours else None
 
 
 _ACCOUNT_KEYS = ("job_id", "state", "exit", "derived", "reason", "nodes")
+
+
+ROOT = 0
+
+
+@dataclass(frozen=True)
+class SlurmController:
+    """`started_at`: when slurmctld was started last, epoch seconds by its clock; None: not known. `accounts`: uids
+    under which Slurm itself cancels jobs, beside persons who act as root."""
+
+    started_at: float | None
+    accounts: frozenset[int]
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, str]) -> SlurmController:
+        """From `scontrol show config` under SLURM_TIME_FORMAT=%s: "BOOT_TIME = 1795242711", "SlurmUser = root(0)"."""
+        printed = (configuration.get(name, "") for name in ("SlurmUser", "SlurmdUser"))
+        uids = (re.search(r"\((\d+)\)", text) for text in printed)
+        accounts = frozenset({ROOT, *(int(found[1]) for found in uids if found)})
+        return cls(epoch(configuration.get("BOOT_TIME", "")), accounts)

@@ -26,7 +26,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.dispatchers.slurm.exits import SlurmExit
+from trainmaster.dispatchers.slurm.outcomes import SlurmExit
 from trainmaster.dispatchers.slurm.parse import ABSENT, QueueLine, expand_hosts
 
 START_DEADLINE = 20.0  # seconds for the first answer of the process: imports from a shared file system are slow
@@ -91,7 +91,7 @@ class PyslurmReader:
             self._end()
 
     def _read(self, deadline: float) -> dict[str, Any]:
-        """The next line of JSON. Raises NoReader, and ends the process, when there is none in time."""
+        """Read the next line of JSON. Raises NoReader, and ends the process, when there is none in time."""
         process, until = self._process, time.monotonic() + deadline
         assert process is not None
         assert process.stdout is not None
@@ -128,8 +128,8 @@ class PyslurmReader:
 
 
 def release(version: str) -> str:
-    """The part of a version that says which libslurm fits: "22.05" of "slurm-wlm 22.05.8", and of "22.5.1", as Python's
-    packages spell it. Empty when there is none."""
+    """Return the part of a version that says which libslurm fits: "22.05" of "slurm-wlm 22.05.8", and of "22.5.1", as
+    Python's packages spell it. Empty when there is none."""
     found = re.search(r"(\d+)\.(\d+)", version)
     return f"{found[1]}.{int(found[2]):02d}" if found else ""
 

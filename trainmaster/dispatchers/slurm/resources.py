@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.batch.arguments import BadOption
-from trainmaster.dispatchers.batch.resources import even_share
+from trainmaster.dispatchers.batch.requests import BadOption, even_share
 
 GPU_TYPE = r"[^\s,:()=`$;<>\"'\x00-\x1f\x7f]{1,128}"  # any text that the lists of Slurm can hold
 

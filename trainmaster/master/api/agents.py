@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from trainmaster.agent_protocol.messages import AGENT_ID, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
 from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.hub import INBOX_PREFIX
+from trainmaster.dispatchers.contract.agents import INBOX_PREFIX
 from trainmaster.master.api.schemas.entities import Pagination
 from trainmaster.master.http import enums
 from trainmaster.master.http.dependencies import ServedMaster, Stranger, UserCaller, UsesMaster, bearer

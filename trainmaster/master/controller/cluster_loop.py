@@ -27,7 +27,7 @@ from trainmaster.dispatchers.base import (
     Snapshot,
     StreamPosition,
 )
-from trainmaster.dispatchers.hub import AgentHub
+from trainmaster.dispatchers.contract.agents import agent_hub
 from trainmaster.master.controller.replay import NotThereYet, Replay, Unread
 from trainmaster.master.controller.submits import Submits
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
@@ -88,8 +88,8 @@ class ClusterLoop:
         return self._cluster
 
     def start(self) -> None:
-        if isinstance(self._dispatcher, AgentHub):
-            self._dispatcher.lead()
+        if hub := agent_hub(self._dispatcher):
+            hub.lead()
         self._master.wakeups.subscribe("controller", self._wake)
         self._thread.start()
 
@@ -100,8 +100,8 @@ class ClusterLoop:
         self._submits.close()
         self._looker.shutdown(wait=True, cancel_futures=True)
         self._master.wakeups.unsubscribe("controller", self._wake)
-        if isinstance(self._dispatcher, AgentHub):
-            self._dispatcher.follow()
+        if hub := agent_hub(self._dispatcher):
+            hub.follow()
 
     def _run(self) -> None:
         recovered = False

@@ -150,12 +150,12 @@ def _until(connection: Any, deadline: float, stopped: Callable[[], bool]) -> Non
             raise psycopg2.OperationalError(f"no answer within {PATIENCE:.0f} s")
 
 
-def _ready(connection: Any, retries: float) -> bool:
-    """Advances a connection's operation, at most `retries` seconds without progress; returns whether it is done."""
+def _ready(connection: Any, wait: float) -> bool:
+    """Advances a connection's operation, at most `wait` seconds without progress; returns whether it is done."""
     while (state := connection.poll()) != extensions.POLL_OK:
         wanted = select.POLLIN if state == extensions.POLL_READ else select.POLLOUT
         poller = select.poll()
         poller.register(connection.fileno(), wanted)
-        if not poller.poll(retries * 1000):
+        if not poller.poll(wait * 1000):
             return False
     return True

@@ -149,7 +149,7 @@ def admit(master: ServedMaster, connection: HTTPConnection) -> None:
         connection.scope[_KNOWN] = _known(connection, master)
 
 
-class Senders:
+class LargeBodySenders:
     """The admitted senders of large bodies (`limits.Senders`)."""
 
     def __init__(self, master: ServedMaster) -> None:

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from trainmaster.config.master import MasterConfig
 from trainmaster.master.http.body_limit import BodyLimit
 from trainmaster.master.http.conditional_get import ConditionalGet
-from trainmaster.master.http.dependencies import Senders, ServedMaster, admit_large
+from trainmaster.master.http.dependencies import LargeBodySenders, ServedMaster, admit_large
 from trainmaster.master.http.error_envelope import AnsweredErrors, RefuseNul
 from trainmaster.master.http.grpc_gateway import GrpcGateway
 from trainmaster.master.http.guard import Guard
@@ -31,7 +31,7 @@ def stack(config: MasterConfig, master: ServedMaster, guard: Guard) -> list[Midd
         Middleware(StripPortalPrefix),
         Middleware(SecurityHeaders, guard),
         Middleware(StatementCancellation, longest=float(limits.statement)),
-        Middleware(BodyLimit, limits=limits, admit=partial(admit_large, master), senders=Senders(master)),
+        Middleware(BodyLimit, limits=limits, admit=partial(admit_large, master), senders=LargeBodySenders(master)),
         Middleware(ConditionalGet),
         Middleware(GrpcGateway),
         Middleware(RefuseNul),

@@ -14,10 +14,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from trainmaster.config.shapes import Positive, Whole
-
-from .actions import ExitReason, SearchError
-from .async_halving import AsyncHalving, Goal, HalvingSearcher
-from .method import ActionQueue, Arrival, BracketRanking, Method, Preview, ValidationReport, When
+from trainmaster.master.search.actions import ExitReason, SearchError
+from trainmaster.master.search.async_halving import AsyncHalving, Goal, HalvingSearcher
+from trainmaster.master.search.method import (
+    ActionQueue,
+    Arrival,
+    BracketRanking,
+    Method,
+    Preview,
+    ValidationReport,
+    When,
+)
 
 MOST_RUNGS = 100  # that the search chooses by itself, of a divisor that is hardly above 1
 

@@ -18,9 +18,8 @@ from pydantic import Field
 
 from trainmaster.config.searcher import ManyTrials
 from trainmaster.config.shapes import Name, Positive, Steps
-
-from .actions import ExitReason, SearchError
-from .method import (
+from trainmaster.master.search.actions import ExitReason, SearchError
+from trainmaster.master.search.method import (  # fmt: skip
     ActionQueue,
     Arrival,
     BracketRanking,
@@ -31,7 +30,7 @@ from .method import (
     ValidationReport,
     When,
     given,
-)  # fmt: skip
+)
 
 WORST = sys.float_info.max
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from trainmaster.config.searcher import ManyTrials
-
-from .actions import ExitReason
-from .hyperparameters import Grid
-from .method import ActionQueue, Method, Preview, counts
+from trainmaster.master.search.actions import ExitReason
+from trainmaster.master.search.hyperparameters import Grid
+from trainmaster.master.search.method import ActionQueue, Method, Preview, counts
 
 
 class GridSearch(Method):

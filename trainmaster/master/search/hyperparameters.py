@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from typing import Any
 
-from .actions import SearchError
-from .mersenne import RandomState
+from trainmaster.master.search.actions import SearchError
+from trainmaster.master.search.mersenne import RandomState
 
 
 def sample(space: Mapping[str, Any], stream: RandomState) -> dict[str, Any]:

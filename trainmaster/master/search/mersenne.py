@@ -13,7 +13,7 @@ import random
 import struct
 import uuid
 
-from .actions import SearchError
+from trainmaster.master.search.actions import SearchError
 
 _WORDS = 624
 _MASK32 = 0xFFFFFFFF

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from .actions import ExitReason, SearchError
+from trainmaster.master.search.actions import ExitReason, SearchError
 
 T = TypeVar("T")
 

@@ -11,9 +11,8 @@ from trainmaster.config.messages import key_path
 from trainmaster.config.searcher import incomplete, model_of
 from trainmaster.config.source import Document
 from trainmaster.config.validation import check
-
-from .actions import SearchError
-from .method import Method, Searcher
+from trainmaster.master.search.actions import SearchError
+from trainmaster.master.search.method import Method, Searcher
 
 
 def searcher_of(section: Mapping[str, Any]) -> Searcher:

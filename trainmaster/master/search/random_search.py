@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from trainmaster.config.searcher import ManyTrials
 from trainmaster.config.shapes import Positive
-
-from .actions import ExitReason
-from .method import ActionQueue, Budget, Method, Preview, counts, given
+from trainmaster.master.search.actions import ExitReason
+from trainmaster.master.search.method import ActionQueue, Budget, Method, Preview, counts, given
 
 
 class RandomSearch(Method):

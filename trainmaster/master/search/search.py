@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
-from .events import SearchEvent
-from .hyperparameters import sample
-from .mersenne import RandomState
-from .method import Arrival, BracketRanking, Method, ValidationReport, When
-from .methods import make_method
+from trainmaster.master.search.actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
+from trainmaster.master.search.events import SearchEvent
+from trainmaster.master.search.hyperparameters import sample
+from trainmaster.master.search.mersenne import RandomState
+from trainmaster.master.search.method import Arrival, BracketRanking, Method, ValidationReport, When
+from trainmaster.master.search.methods import make_method
 
 SNAPSHOT_VERSION = 1
 EXITED = "EXITED"  # the end of a trial for no other reason

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .hyperparameters import sample
-from .mersenne import RandomState
-from .methods import searcher_of
+from trainmaster.master.search.hyperparameters import sample
+from trainmaster.master.search.mersenne import RandomState
+from trainmaster.master.search.methods import searcher_of
 
 
 def simulate(searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int = 0) -> list[tuple[int, int | None]]:

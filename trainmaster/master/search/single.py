@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from trainmaster.config.searcher import SearcherOptions
-
-from .actions import ExitReason
-from .method import ActionQueue, Method, Preview, counts
+from trainmaster.master.search.actions import ExitReason
+from trainmaster.master.search.method import ActionQueue, Method, Preview, counts
 
 
 class Single(Method):

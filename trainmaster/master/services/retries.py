@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from trainmaster.dispatchers.base import DispatcherError
-from trainmaster.dispatchers.jobfolder.trees import Unfinished
+from trainmaster.dispatchers.cluster.jobfolder.trees import Unfinished
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 
 log = logging.getLogger(__name__)

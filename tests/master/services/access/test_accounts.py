@@ -6,7 +6,7 @@ import pwd
 
 import pytest
 
-from trainmaster.dispatchers.access.config import is_account_name
+from trainmaster.dispatchers.cluster.access.config import is_account_name
 from trainmaster.master.services.access.accounts import Account, check_account
 from trainmaster.master.services.errors import Invalid
 

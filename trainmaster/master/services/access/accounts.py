@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from trainmaster.agent_protocol.messages import FIRST_ORDINARY_ID
+from trainmaster.dispatchers.contract.agents import FIRST_ORDINARY_ID
 from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clusters.clusters import Cluster

@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.config.names import only_dots
 from trainmaster.dispatchers.base import DispatcherError
-from trainmaster.dispatchers.hub import AgentHub
-from trainmaster.dispatchers.jobfolder import trees
+from trainmaster.dispatchers.cluster.jobfolder import trees
 from trainmaster.master.db.tables import Experiment, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller
@@ -83,7 +82,7 @@ class ExperimentEdits:
             job_id, over, pool = str(row.job_id), row.end_time is not None, row.resource_pool
         live = {key: resources[key] for key in ("priority", "weight") if resources.get(key) is not None}
         slots = int(config["resources"]["slots_per_trial"])
-        if live and not over and isinstance(self._clusters.resolve(pool, slots).cluster.dispatcher, AgentHub):
+        if live and not over and self._clusters.resolve(pool, slots).cluster.dispatcher.traits.agents:
             priority = int(live["priority"] or 0) if "priority" in live else None
             wanted = QueueChange(job_id, priority=priority, weight=live.get("weight"))
             self._queue_control.change(caller, [wanted])

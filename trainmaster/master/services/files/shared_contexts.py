@@ -2,7 +2,7 @@
 and account, where every job of every trial fetched them from the database before.
 
 Small ones come with the lease. Where an archive is too large for one message to a cluster, or does not stand beside the
-job folder for any reason, the job fetches it (`archives.pieces`).
+job folder for any reason, the job fetches it (`ContextArchives.pieces`).
 """
 
 from __future__ import annotations

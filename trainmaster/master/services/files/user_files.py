@@ -19,7 +19,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import HeldFiles, HoldsFiles, Rejected
-from trainmaster.dispatchers.jobfolder import trees
+from trainmaster.dispatchers.cluster.jobfolder import trees
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.context import MasterContext, Settings

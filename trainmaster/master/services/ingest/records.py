@@ -131,10 +131,10 @@ def _take_core(
 
 
 def report_of(record: Json) -> metric_reports.MetricReport:
-    """A record of kind `metric_reports`, with NaN and infinities as texts. Raises Invalid."""
+    """A record of kind `metrics`, with NaN and infinities as texts. Raises Invalid."""
     measured = record.get("metrics")
     if not isinstance(measured, dict):
-        raise Invalid("A metrics record must have an object `metric_reports`.")
+        raise Invalid("A metrics record must have an object `metrics`.")
     try:
         steps = int(record.get("steps_completed") or 0)
         at = from_epoch(float(record["t"])) if "t" in record else now()

@@ -1,6 +1,6 @@
 """Takes in reports made call by call: by Determined's harness in a job, or by a training that runs elsewhere.
 
-Our own runtime sends numbered records instead (`records.take_reports`), which count once however often they arrive.
+Our own runtime sends numbered records instead (`JobRecords.take_records`), which count once however often they arrive.
 """
 
 from __future__ import annotations

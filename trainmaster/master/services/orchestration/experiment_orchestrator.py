@@ -55,7 +55,7 @@ class _Step(NamedTuple):
 
 
 class ExperimentOrchestrator:
-    """Made by `locked_experiment`; every method must be called inside its block."""
+    """Made by `ExperimentLock.hold`; every method must be called inside its block."""
 
     def __init__(self, session: Session, settings: Settings, row: Experiment) -> None:
         self.session = session
@@ -221,7 +221,7 @@ class ExperimentOrchestrator:
             self._later(lambda: self.allocation_ended(allocation, event))
 
     def settle(self) -> None:
-        """Carries out all pending decisions, then saves. Called by `locked_experiment`."""
+        """Carries out all pending decisions, then saves. Called by `ExperimentLock.hold`."""
         self._create()
         while self._pending:
             self._pending.popleft()()

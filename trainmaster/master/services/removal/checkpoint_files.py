@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, Literal
 
-from trainmaster.dispatchers.jobfolder import trees
+from trainmaster.dispatchers.cluster.jobfolder import trees
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, NotFound, Unavailable
 from trainmaster.master.services.experiments.trials import Trials

@@ -11,17 +11,19 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from trainmaster.agent_protocol.messages import AgentReport, Orders
 from trainmaster.dispatchers.base import DispatcherError, Rejected
-from trainmaster.dispatchers.hub import (
+from trainmaster.dispatchers.contract.agents import (
     AgentHub,
+    AgentReport,
     AgentView,
     AlreadyEnrolled,
     Displaced,
     NotLeading,
+    Orders,
     SlotView,
     UnknownAgent,
     WrongKey,
+    agent_hub,
 )
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.access.identity import Caller
@@ -82,11 +84,7 @@ class Agents:
 
     def agent_clusters(self) -> list[AgentCluster]:
         """All clusters with agents."""
-        return [
-            AgentCluster(cluster, cluster.dispatcher)
-            for cluster in self._clusters
-            if isinstance(cluster.dispatcher, AgentHub)
-        ]
+        return [AgentCluster(cluster, hub) for cluster in self._clusters if (hub := agent_hub(cluster.dispatcher))]
 
     def admit(self, agent_id: str, secret: str) -> AgentCluster:
         """Authenticates an agent by its secret; returns its cluster. Raises Unauthenticated, NotFound."""

@@ -12,7 +12,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from trainmaster.agent_protocol.messages import REGISTRY_LOGIN
 from trainmaster.config.secrets import for_job
 from trainmaster.dispatchers.base import (
     BindMount,
@@ -24,6 +23,7 @@ from trainmaster.dispatchers.base import (
     StagedFile,
     Traits,
 )
+from trainmaster.dispatchers.contract.agents import REGISTRY_LOGIN
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.services.access.identity import Identities
 from trainmaster.master.services.clusters.clusters import ServedPool

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import Rejected
-from trainmaster.dispatchers.hub import AgentHub, NotLeading
+from trainmaster.dispatchers.contract.agents import AgentHub, NotLeading, agent_hub
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Task, Trial
 from trainmaster.master.lifecycle.standalone import TaskState
@@ -216,13 +216,13 @@ def _check(wanted: QueueChange) -> None:
 
 
 def _hub_of(served: ServedPool) -> AgentHub:
-    dispatcher = served.cluster.dispatcher
-    if not isinstance(dispatcher, AgentHub):
+    hub = agent_hub(served.cluster.dispatcher)
+    if hub is None:
         raise Invalid(
             f"The pool {served.pool.name} is scheduled by {served.cluster.kind}, which keeps its own order: priority, "
             "weight and place cannot be changed here."
         )
-    return dispatcher
+    return hub
 
 
 def _ask(work: Callable[[], None]) -> None:

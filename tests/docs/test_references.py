@@ -1,0 +1,83 @@
+"""What docstrings and comments name exists: in backticks, and after "Raises"."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import trainmaster
+from tests.support.references import Package
+
+OUTSIDE = frozenset({
+    # programs and libraries
+    "SshMachine", "ParamikoMachine", "after_flush", "deepspeed.launcher.launch", "determined", "horovod.tensorflow",
+    "horovod.torch", "ps", "timestamptz", "trainmaster", "trainmaster.searchers",
+    # values of configuration files and requests
+    "basic", "experiment_id_filter.not_in", "invariant_config", "local", "previous", "STATE_ACTIVE", "yes",
+    # files of a job, names of hyperparameters
+    "hp.NAME", "hp.lr", "model.lr", "output.txt",
+    # a command of `trainmaster`
+    "doctor",
+})  # fmt: skip
+SOURCE = '''
+"""Reads `settings` of `Pump`; see `helper.turn` and `Pump.start`."""
+import helper
+
+class Stuck(Exception):
+    """Raised by `Pump.start`."""
+
+class Pump:
+    def start(self, patience: float) -> None:
+        """Waits `patience` seconds; then `stop()`.
+
+        Raises:
+            Stuck: it does not turn.
+        """
+
+    def stop(self) -> None:
+        """Raises Stuck."""
+        self.settings = helper.turn(speed=1)  # `maxSpeed` in `pump/helper.py`
+'''
+
+
+@pytest.fixture(scope="module")
+def product() -> Package:
+    return Package(Path(trainmaster.__file__).parent, OUTSIDE)
+
+
+def test_names_in_backticks_exist(product: Package) -> None:
+    assert product.broken_names() == []
+
+
+def test_what_is_raised_is_an_exception_that_the_module_can_meet(product: Package) -> None:
+    assert product.broken_raises() == []
+
+
+def _broken(folder: Path, source: str) -> list[str]:
+    (folder / "pump").mkdir()
+    (folder / "pump" / "pump.py").write_text(source)
+    (folder / "pump" / "helper.py").write_text("def turn(speed: int, max_speed: int = 0) -> None: ...\n")
+    package = Package(folder / "pump")
+    return [*package.broken_names(), *package.broken_raises()]
+
+
+def test_true_references_pass(tmp_path: Path) -> None:
+    assert _broken(tmp_path, SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("true", "broken", "fault"),
+    [
+        ("patience: float", "deadline: float", "pump.py:10: patience"),
+        ("def stop(", "def end(", "pump.py:10: stop()"),
+        ("`helper.turn`", "`helper.twist`", "pump.py:2: helper.twist"),
+        ("see `helper.turn` and `Pump.start`", "see `Pump.begin`", "pump.py:2: Pump.begin"),
+        ("`maxSpeed`", "`minSpeed`", "pump.py:18: minSpeed"),
+        ("`pump/helper.py`", "`pump/other.py`", "pump.py:18: pump/other.py"),
+        ("            Stuck:", "            Jammed:", "pump.py:10: Jammed"),
+        ('"""Raises Stuck.', '"""Raises ValueError or Jammed.', "pump.py:17: Jammed"),
+    ],
+)
+def test_a_broken_reference_is_reported(tmp_path: Path, true: str, broken: str, fault: str) -> None:
+    assert _broken(tmp_path, SOURCE.replace(true, broken)) == [fault]

@@ -1,0 +1,1 @@
+"""Launchers under `determined.launch` that need no SSH between the nodes."""
