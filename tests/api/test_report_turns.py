@@ -15,14 +15,14 @@ from trainmaster.master.admission import report_queue
 from trainmaster.master.admission.report_queue import (
     LARGE,
     LARGE_PLACES,
-    LATELY,
     LATEST,
     MOST_OF_ONE,
     MOST_WAITING,
     PLACES,
     PLACES_BESIDE_PEOPLE,
+    RECENT,
     SOONEST,
-    ReportTurns,
+    ReportQueue,
 )
 from trainmaster.master.db.request_context import CURRENT, RequestContext
 from trainmaster.master.http import error_envelope
@@ -42,7 +42,7 @@ class Clock:
 class Reports:
     """Reports of jobs in their turns, each of which is taken in when it is let go."""
 
-    def __init__(self, turns: ReportTurns) -> None:
+    def __init__(self, turns: ReportQueue) -> None:
         self.turns, self.let_go = turns, asyncio.Event()
         self.begun: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
@@ -66,7 +66,7 @@ def play(story: Callable[[Reports, Clock], Coroutine[Any, Any, None]], *, people
     async def run() -> None:
         clock = Clock()
         async with asyncio.timeout(30):
-            await story(Reports(ReportTurns(lambda: people, clock)), clock)
+            await story(Reports(ReportQueue(lambda: people, clock)), clock)
 
     asyncio.run(run())
 
@@ -97,7 +97,7 @@ def test_a_job_that_goes_on_as_always_does_not_wait_for_those_that_come_back() -
         reports.let_go.set()
         await asyncio.gather(*reports.tasks)
         assert reports.begun[TOGETHER + 1 : TOGETHER + 3] == ["new", "steady"]
-        clock.now += LATELY
+        clock.now += RECENT
         reports.let_go.clear()
         await reports.come(*names(TOGETHER))
         await reports.come("steady", size=100)

@@ -107,8 +107,9 @@ def test_known_clients_do_not_wait_for_strangers_nor_one_network_for_another() -
         await other
         found = list(order)
         await asyncio.gather(*flood, return_exceptions=True)
-        assert checks._strangers._busy == 0
-        assert not checks._strangers._queues
+        while not checks._strangers.idle:
+            await asyncio.sleep(0)
+        assert not len(checks._strangers)
         return found
 
     order = asyncio.run(scene())

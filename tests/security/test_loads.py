@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -23,6 +23,7 @@ from tests.api.conftest import log_in
 from tests.support.api import people
 from tests.support.api.http import Answer, Api
 from tests.support.api.jobs import Job, config, create
+from tests.support.bound import bind
 from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.config import source
 from trainmaster.config.limits import Limits
@@ -33,9 +34,10 @@ from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.request_context import RequestContext
 from trainmaster.master.http.error_envelope import AnsweredErrors
-from trainmaster.master.http.job_calls import BURST, Pace
+from trainmaster.master.http.job_calls import BURST, JobCalls
 from trainmaster.master.http.statement_cancellation import _Client
 from trainmaster.master.services.errors import Busy
+from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
 TIGHT = """
@@ -270,7 +272,6 @@ def test_more_than_may_wait_is_refused_and_places_are_handed_on() -> None:
         go_on.set()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert order == [0, 2]
-        assert not shares._held
         assert not shares._queues
 
     asyncio.run(scene())
@@ -346,10 +347,10 @@ def test_a_user_has_only_so_many_of_a_thing(hurried: Api) -> None:
 
 
 def test_a_job_that_reports_without_a_pause_is_held_back_and_loses_nothing() -> None:
-    pace = Pace(rate=1000)
-    assert [pace.owed("a", 1000) for _ in range(int(BURST))] == [0.0] * int(BURST)
-    assert pace.owed("a", 3000) == pytest.approx(3, abs=0.5)
-    assert pace.owed("b", 1000) == 0
+    calls = JobCalls(bind(cast(Store, None), limits=Limits(job_rate=1)))
+    assert [calls.pause("a", 2**20) for _ in range(int(BURST))] == [0.0] * int(BURST)
+    assert calls.pause("a", 3 * 2**20) == pytest.approx(3, abs=0.5)
+    assert calls.pause("b", 2**20) == 0
 
 
 # -- connections -------------------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ import pytest
 
 from tests.support.api.http import Api
 from tests.support.master import MasterProcess
-from trainmaster.master import api
+from trainmaster.master import api, http
 from trainmaster.master.http import cookies
 from trainmaster.master.http.origins import StripPortalPrefix
 from trainmaster.master.http.redirects import HOME, inside
 
-SOURCES = sorted(Path(api.__path__[0]).glob("*.py"))
+SOURCES = sorted(path for part in (api, http) for path in Path(part.__path__[0]).glob("*.py"))
 TASK = "00000000-0000-4000-8000-000000000000"
 
 

@@ -25,7 +25,7 @@ from tests.support.api.http import Api
 from tests.support.api.jobs import Job
 from tests.support.master import MasterProcess, wait_for
 from trainmaster.config.limits import Limits
-from trainmaster.master import api, app
+from trainmaster.master import api, app, http
 from trainmaster.master.admission.request_shares import Shares
 from trainmaster.master.api.agents import _yard
 from trainmaster.master.db.request_context import CURRENT, RequestContext
@@ -35,7 +35,7 @@ from trainmaster.master.http.job_route import JobRoute
 from trainmaster.master.http.permissions import ENDPOINTS
 from trainmaster.master.services.access.identity import Caller
 
-SOURCES = sorted(Path(api.__path__[0]).glob("*.py"))
+SOURCES = sorted(path for part in (api, http) for path in Path(part.__path__[0]).glob("*.py"))
 MANY = 60  # requests: more than the master has threads
 PATIENCE = 10.0  # seconds in which another user's call must be answered, which takes a hundredth of one
 
@@ -248,7 +248,7 @@ def test_each_look_of_a_stream_is_charged_to_its_user() -> None:
         began = time.monotonic()
         for _ in range(4):
             await threads.run(Caller(7, "mallory", False), work)
-        return shares._paid[7] - began
+        return shares._work._until[7] - began
 
     assert asyncio.run(scene()) > 3 * 4 * 0.05
 

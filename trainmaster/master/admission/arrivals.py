@@ -14,6 +14,7 @@ from typing import Any
 
 from trainmaster.config.limits import Limits
 from trainmaster.master.admission.connections import plain_answer
+from trainmaster.master.admission.token_buckets import TokenBuckets
 from trainmaster.master.services import addresses
 from trainmaster.master.services.addresses import Network
 
@@ -22,7 +23,6 @@ KNOWN_FOR = 3600.0  # seconds after a request with a valid token from an address
 MOST_ADDRESSES = 50_000
 TOGETHER = 32  # connections that are accepted before other work has its turn
 DISCARDED = 64 * 2**10  # bytes of a refused request that are read: unread ones would cost its client the answer
-_STRANGERS = ""  # counts all unknown addresses together
 
 
 class Arrivals:
@@ -35,7 +35,8 @@ class Arrivals:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rate, self._exempt, self._clock = limits.connection_rate, exempt, clock
-        self._upto: OrderedDict[str, float] = OrderedDict()  # by address: when its connections so far were due
+        self._by_address = TokenBuckets(self._rate, BURST, MOST_ADDRESSES, clock)
+        self._of_strangers = TokenBuckets(self._rate / 2, BURST, 1, clock)  # of all unknown addresses together
         self._known: OrderedDict[str, float] = OrderedDict()  # by address: when somebody was last seen there
 
     def logged_in(self, address: str) -> None:
@@ -51,9 +52,9 @@ class Arrivals:
             return None
         now = self._clock()
         known = now - self._known.get(address, -KNOWN_FOR) < KNOWN_FOR
-        if not self._takes(address, now, self._rate):
+        if not self._by_address.try_take(address):
             whose, rate = address, float(self._rate)
-        elif not known and not self._takes(_STRANGERS, now, self._rate / 2):
+        elif not known and not self._of_strangers.try_take("strangers"):
             whose, rate = "addresses at which nobody has logged in lately", self._rate / 2
         else:
             return None
@@ -65,16 +66,6 @@ class Arrivals:
     def _is_proxy(self, address: str) -> bool:
         parsed = addresses.canonical(addresses.seen(address))
         return parsed is not None and addresses.within(parsed, self._exempt)
-
-    def _takes(self, address: str, now: float, rate: float) -> bool:
-        upto = max(self._upto.get(address, now), now) + 1 / rate
-        if upto > now + BURST:
-            return False
-        self._upto[address] = upto
-        self._upto.move_to_end(address)
-        if len(self._upto) > MOST_ADDRESSES:
-            self._upto.popitem(last=False)
-        return True
 
 
 class FairListener(socket.socket):

@@ -6,9 +6,10 @@ Users take turns with each other: however many topics of one user wait, another 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Callable
+
+from trainmaster.master.admission.token_buckets import TokenBuckets
 
 # Each hint makes a page read something, which takes the master 5 to 10 ms of processor time: so many a second, however
 # many pages there are, cost a tenth of a core. BURST of them may come at once.
@@ -29,7 +30,7 @@ class ReadTurns:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[int, OrderedDict[ReadTurn, None]] = OrderedDict()  # by user, the next one first
-        self._next = 0.0  # when the next turn may be given, if there was no pause for longer than BURST
+        self._reads = TokenBuckets(READS, BURST, most=1)
         self._timer: asyncio.TimerHandle | None = None
 
     def ask(self, user_id: int, given: Callable[[], None]) -> ReadTurn:
@@ -41,7 +42,7 @@ class ReadTurns:
     def withdraw(self, turn: ReadTurn) -> None:
         """For a hint that is not sent: the turn is given to the next one."""
         if turn.is_given:
-            self._next -= 1 / READS
+            self._reads.give_back("reads")
         else:
             self._forget(turn)
         self._give()
@@ -58,14 +59,13 @@ class ReadTurns:
             self._timer.cancel()
             self._timer = None
         while self._waiting:
-            at = max(self._next, time.monotonic() - BURST)
-            if (wait := at - time.monotonic()) > 0:
+            if wait := self._reads.owed("reads"):
                 self._timer = asyncio.get_running_loop().call_later(wait, self._give)
                 return
             user_id, mine = next(iter(self._waiting.items()))
             turn = next(iter(mine))
             self._waiting.move_to_end(user_id)
             self._forget(turn)
-            self._next = at + 1 / READS
+            self._reads.take("reads")
             turn.is_given = True
             turn.given()

@@ -2,7 +2,7 @@
 
 The master has forty threads for requests and as many connections to its database. Without limits, forty slow requests
 of one user block everybody. It also has one interpreter: a user who has kept it busy for long waits while others
-have requests, so that in the long run the work for one user takes a THIRD of its time, request by request.
+have requests, so that in the long run the work for one user takes a USER_SHARE of its time, request by request.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from itertools import islice
 
+from trainmaster.master.admission.fair_queue import CHECK_PERIOD, FairQueue
+from trainmaster.master.admission.token_buckets import TokenBuckets
 from trainmaster.master.db.request_context import BACKGROUND, CURRENT
 from trainmaster.master.services.errors import Busy, Disconnected, Unavailable
 
-THIRD = 1 / 3
+USER_SHARE = 1 / 3
 FREE = 0.5  # processor seconds that cause no wait
 LONGEST_REST = 5.0
-CHECK_PERIOD = 0.25  # seconds between a waiter's checks of whether its client is still connected
-LONGEST_CHECK = 2.0  # the same once it has waited long
 REFUSED_AFTER = 1.0  # seconds: clients that are refused at once ask again at once
-TOGETHER = 3.0  # seconds after a request for which its user counts as present
+PRESENCE_WINDOW = 3.0  # seconds after a request for which its user counts as present
 MOST_KNOWN = 10_000
-GONE = "Whoever asked this has gone."
+DISCONNECTED = "The client disconnected."
 
 
 class Shares:
@@ -35,11 +35,10 @@ class Shares:
 
     def __init__(self, waiting: int) -> None:
         self._most_waiting = waiting
-        self._held: dict[Hashable, int] = defaultdict(int)
-        self._paid: dict[Hashable, float] = {}  # the time until which the user's work so far would have taken
+        self._work = TokenBuckets(USER_SHARE, FREE / USER_SHARE, MOST_KNOWN)  # processor seconds of each user
         self._seen: OrderedDict[Hashable, float] = OrderedDict()  # when users were last present, the latest at the end
         self._closed = False
-        self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
+        self._queues: dict[Hashable, FairQueue] = {}
 
     @asynccontextmanager
     async def one_of(
@@ -56,7 +55,7 @@ class Shares:
                 return
             async with self._counted(key):
                 if context.gone:
-                    raise Disconnected(GONE)
+                    raise Disconnected(DISCONNECTED)
                 context.counted = context is not BACKGROUND
                 try:
                     yield
@@ -66,11 +65,17 @@ class Shares:
     @asynccontextmanager
     async def place(self, key: Hashable, most: int, limit: str, *, patient: bool = False) -> AsyncIterator[None]:
         """Like `one_of`, without counting the block's work."""
-        await self._take(key, most, limit, patient=patient)
+        queue = self._queues.setdefault(key, FairQueue(lambda: most))
         try:
-            yield
+            if not queue.try_enter():
+                await self._wait(queue, limit, patient=patient)
+            try:
+                yield
+            finally:
+                queue.leave()
         finally:
-            self._leave(key)
+            if queue.idle:
+                self._queues.pop(key, None)
 
     @asynccontextmanager
     async def _counted(self, key: tuple[Hashable, Hashable]) -> AsyncIterator[None]:
@@ -78,7 +83,7 @@ class Shares:
         other."""
         user = key[0]
         async with contextlib.AsyncExitStack() as until_over:
-            if not self._alone(user) and self._debt(user):
+            if not self._alone(user) and self._work.owed(user):
                 await until_over.enter_async_context(self._after_a_rest(user, key, patient=True))
             try:
                 yield
@@ -89,34 +94,30 @@ class Shares:
 
     async def rest(self, user: Hashable) -> None:
         """Called before a large body of a user is received: a user with a debt waits."""
-        if not self._alone(user) and self._debt(user):
+        if not self._alone(user) and self._work.owed(user):
             async with self._after_a_rest(user, (user, "body"), patient=False):
                 pass
 
     def charge(self, user: Hashable, seconds: float) -> None:
         """Counts processor seconds as the user's."""
-        at = time.monotonic()
-        self._paid[user] = max(self._paid.get(user, at), at) + seconds / THIRD
+        self._work.take(user, seconds)
 
     def anybody(self) -> bool:
         """Whether a user is present."""
         latest = next(reversed(self._seen.values()), -math.inf)
-        return time.monotonic() - latest <= TOGETHER
+        return time.monotonic() - latest <= PRESENCE_WINDOW
 
     def _alone(self, user: Hashable) -> bool:
         """Whether no other user is present. Notes that this user is."""
         at = time.monotonic()
-        alone = all(name == user or at - seen > TOGETHER for name, seen in islice(reversed(self._seen.items()), 2))
+        alone = all(
+            name == user or at - seen > PRESENCE_WINDOW for name, seen in islice(reversed(self._seen.items()), 2)
+        )
         self._seen[user] = at
         self._seen.move_to_end(user)
         if len(self._seen) > MOST_KNOWN:
-            self._paid.pop(self._seen.popitem(last=False)[0], None)
+            self._seen.popitem(last=False)
         return alone
-
-    def _debt(self, user: Hashable) -> float:
-        """Seconds until the user's debt is paid off."""
-        at = time.monotonic()
-        return max(0.0, self._paid.get(user, at) - at - FREE / THIRD)
 
     @asynccontextmanager
     async def _after_a_rest(
@@ -124,7 +125,7 @@ class Shares:
     ) -> AsyncIterator[None]:
         """Waits until this user's debt is paid, one request of a kind at a time."""
         async with self.place((*kind, "debt"), 1, "share", patient=patient):
-            until = time.monotonic() + min(self._debt(user), LONGEST_REST)
+            until = time.monotonic() + min(self._work.owed(user), LONGEST_REST)
             while (left := until - time.monotonic()) > 0:
                 self._check()
                 await asyncio.sleep(min(left, CHECK_PERIOD))
@@ -139,45 +140,13 @@ class Shares:
         if self._closed:
             raise Unavailable("The master is stopping; try again in a moment.")
         if CURRENT.get().gone:
-            raise Disconnected(GONE)
+            raise Disconnected(DISCONNECTED)
 
-    async def _take(self, key: Hashable, most: int, limit: str, *, patient: bool) -> None:
-        if self._held[key] < most:
-            self._held[key] += 1
-        else:
-            await self._turn(key, limit, patient=patient)
-
-    async def _turn(self, key: Hashable, limit: str, *, patient: bool) -> None:
-        queue = self._queues.setdefault(key, deque())
+    async def _wait(self, queue: FairQueue, limit: str, *, patient: bool) -> None:
         if not patient and len(queue) >= self._most_waiting:
             await asyncio.sleep(REFUSED_AFTER)
             raise Busy(
                 f"{len(queue)} requests of yours wait already, and no more may (limits.waiting): of one user only "
                 f"limits.{limit} are worked on at a time. Send them one after the other."
             )
-        turn = asyncio.get_running_loop().create_future()
-        queue.append(turn)
-        try:
-            period = CHECK_PERIOD
-            while not turn.done():
-                self._check()
-                await asyncio.wait([turn], timeout=period)
-                period = min(2 * period, LONGEST_CHECK)
-        except BaseException:
-            if turn.done():  # the place was handed over at this moment
-                self._leave(key)
-            turn.cancel()
-            raise
-
-    def _leave(self, key: Hashable) -> None:
-        """Hands the place to the longest waiter."""
-        queue = self._queues.get(key, deque())
-        while queue:
-            turn = queue.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._queues.pop(key, None)
-        self._held[key] -= 1
-        if not self._held[key]:
-            del self._held[key]
+        await queue.enter(None, check=self._check)

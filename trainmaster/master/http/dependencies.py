@@ -17,7 +17,7 @@ from trainmaster.config.networks import Origin
 from trainmaster.master.admission.connections import note_sender
 from trainmaster.master.admission.password_checks import PasswordChecks
 from trainmaster.master.admission.password_guesses import PasswordGuesses
-from trainmaster.master.admission.report_queue import ReportTurns
+from trainmaster.master.admission.report_queue import ReportQueue
 from trainmaster.master.admission.request_shares import Shares
 from trainmaster.master.http import cookies
 from trainmaster.master.http.caller_threads import CallerThreads, note_caller, place_of
@@ -58,7 +58,7 @@ class ServedMaster(Master):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.job_calls = JobCalls(self)
-        self.report_turns = ReportTurns(self.shares.anybody)
+        self.report_turns = ReportQueue(self.shares.anybody)
         self.threads = CallerThreads(self.shares, self.settings.limits)
 
 

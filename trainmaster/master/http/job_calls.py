@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from typing import Any
 
 from trainmaster.master.admission.group_commit import GroupCommit
+from trainmaster.master.admission.token_buckets import TokenBuckets
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.allocations.leases import LeaseRequest
 from trainmaster.master.services.clusters.clusters import Clusters
@@ -53,7 +53,7 @@ class JobCalls:
             together=LOOKS,
             pending=MOST_LOOKS,
         )
-        self.pace = Pace(master.settings.limits.job_rate * 2**20)
+        self._bytes = TokenBuckets(master.settings.limits.job_rate * 2**20, BURST, MOST_KNOWN)  # by job
         self._known: OrderedDict[str, Caller] = OrderedDict()  # by token
 
     async def caller(self, token: str, *, checked_later: bool) -> Caller:
@@ -69,24 +69,11 @@ class JobCalls:
                 self._known.popitem(last=False)
         return known
 
+    def pause(self, allocation_id: str, size: int) -> float:
+        """Return the seconds that the answer to a job's report of `size` bytes is held back."""
+        return min(self._bytes.take(allocation_id, size), LONGEST_WAIT)
+
 
 def _slot_types(clusters: Clusters) -> dict[str, str]:
     """By pool."""
     return {entry.pool.name: entry.pool.slot_type.value for entry in clusters.pools(fresh=POOLS_FRESH)}
-
-
-class Pace:
-    """Holds back jobs that report more than `rate` bytes a second; a burst of BURST seconds is free."""
-
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
-        self._upto: OrderedDict[str, float] = OrderedDict()  # of each job: until when its bytes would have taken
-
-    def owed(self, allocation_id: str, size: int) -> float:
-        """Seconds that the job has to wait for its answer."""
-        at = time.monotonic()
-        upto = max(self._upto.pop(allocation_id, at), at) + size / self._rate
-        self._upto[allocation_id] = upto
-        if len(self._upto) > MOST_KNOWN:
-            self._upto.popitem(last=False)
-        return max(0.0, min(upto - at - BURST, LONGEST_WAIT))
