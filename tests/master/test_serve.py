@@ -16,6 +16,7 @@ from trainmaster.master import serve, site
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.watchdog import Watchdog
 from trainmaster.master.services.clusters.clusters import Cluster
+from trainmaster.master.services.logs.master_log import RecentLog
 
 
 def test_a_database_that_goes_away_while_the_master_starts(tmp_path: Path) -> None:
@@ -23,7 +24,7 @@ def test_a_database_that_goes_away_while_the_master_starts(tmp_path: Path) -> No
     presence = Watchdog(url)
     engine = make_engine(url, pool_size=1, presence=presence)
     with pytest.raises(serve.CannotServe, match=r"went away while the master started: .*\. Start it again\."):
-        serve.make_master(parse_master(""), tmp_path, engine, presence, "http://127.0.0.1:1", None)
+        serve.make_master(parse_master(""), tmp_path, engine, presence, "http://127.0.0.1:1", None, RecentLog())
     engine.dispose()
 
 

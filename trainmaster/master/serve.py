@@ -39,7 +39,7 @@ from trainmaster.master.services.access import bootstrap, identity
 from trainmaster.master.services.access.permissions import ROLES
 from trainmaster.master.services.addresses import networks
 from trainmaster.master.services.context import Settings
-from trainmaster.master.services.logs.master_log import RECENT
+from trainmaster.master.services.logs.master_log import RecentLog
 from trainmaster.master.services.store import Store, Wakeups
 from trainmaster.master.site import BadSite, Site, reload_from, shown, warn_of_strangers
 from trainmaster.master.tls import BadCertificate, ServedTls
@@ -71,6 +71,8 @@ class MasterAddress:
 def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterConfig]) -> None:
     """Runs until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. SIGHUP reloads the
     configuration through `read` (which may raise ConfigError or OSError). Raises CannotServe."""
+    recent = RecentLog()
+    logging.getLogger().addHandler(recent)
     _check_account()
     tls = _tls(config)
     listeners = [_bind(place)]
@@ -78,7 +80,7 @@ def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterC
         listeners.append(_bind(replace(place, port=config.services_listener)))
     url = f"{'https' if tls else 'http'}://{shown(place.host)}:{listeners[0].getsockname()[1]}"
     with _closing(listeners), database(config, place.data) as (engine, presence):
-        master, site = make_master(config, place.data, engine, presence, url, tls)
+        master, site = make_master(config, place.data, engine, presence, url, tls, recent)
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
@@ -144,18 +146,30 @@ def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
 
 
 def make_master(
-    config: MasterConfig, data: Path, engine: Engine, presence: Watchdog, url: str, tls: ServedTls | None
+    config: MasterConfig,
+    data: Path,
+    engine: Engine,
+    presence: Watchdog,
+    url: str,
+    tls: ServedTls | None,
+    recent: RecentLog,
 ) -> tuple[ServedMaster, Site]:
     """Builds everything that the API and the controller work with. Raises CannotServe."""
     try:
-        return _make_master(config, data, engine, presence, url, tls)
+        return _make_master(config, data, engine, presence, url, tls, recent)
     except DATABASE_UNAVAILABLE as error:
         why = in_short(error)
         raise CannotServe(f"The database went away while the master started: {why}. Start it again.") from None
 
 
 def _make_master(
-    config: MasterConfig, data: Path, engine: Engine, presence: Watchdog, url: str, tls: ServedTls | None
+    config: MasterConfig,
+    data: Path,
+    engine: Engine,
+    presence: Watchdog,
+    url: str,
+    tls: ServedTls | None,
+    recent: RecentLog,
 ) -> tuple[ServedMaster, Site]:
     store = Store(engine, presence)
     identity_ = bootstrap.prepare(store, _initial_passwords(config, data))
@@ -205,6 +219,7 @@ def _make_master(
         config=shown,
         services_url=config.services_url,
         shares=shares,
+        recent_log=recent,
     )
     return made, site
 
@@ -380,7 +395,6 @@ def _spare_the_collector() -> None:
 def configure_logging(level: str) -> None:
     """Configures log lines on stderr: time, level, logger, message."""
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger().addHandler(RECENT)
     set_level(level)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(_was_refused)

@@ -23,7 +23,7 @@ from trainmaster.master.lifecycle.states import AllocationState
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.logs.log_store import LEVELS
-from trainmaster.master.services.logs.master_log import RECENT, MasterLogLine
+from trainmaster.master.services.logs.master_log import MasterLogLine
 from trainmaster.master.services.orchestration.task_orchestrator import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
 from trainmaster.master.services.removal import checkpoint_gc
 from trainmaster.master.services.views import slot_usage
@@ -102,7 +102,7 @@ async def logs(
         number, sent = offset, 0
         with waiting(master.wakeups, NOTHING, period=CHECK_PERIOD) as turn:
             while True:
-                for entry in RECENT.after(number):
+                for entry in master.recent_log.after(number):
                     yield line_of({"logEntry": _log_entry(entry if readable else entry.masked)})
                     sent, number = sent + 1, entry.id + 1
                     if 0 < limit <= sent:

@@ -30,6 +30,7 @@ from trainmaster.master.services.access import identity, locations
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
 from trainmaster.master.services.errors import AccessDenied, Forbidden, NotFound, Unauthenticated
+from trainmaster.master.services.logs.master_log import RecentLog
 from trainmaster.master.services.master import Master
 
 OPENED = 0.005  # seconds that a stream or a long poll costs the master to open
@@ -53,6 +54,7 @@ class ServedMaster(Master):
     services_url: Origin | None = None  # where browsers find services in jobs, if not here
     guesses: PasswordGuesses = field(default_factory=PasswordGuesses)
     shares: Shares = field(default_factory=lambda: Shares(Limits().waiting))
+    recent_log: RecentLog = field(default_factory=RecentLog)
     password_checks: PasswordChecks = field(default_factory=PasswordChecks)
 
     def __post_init__(self) -> None:

@@ -26,11 +26,12 @@ class MasterLogLine:
         return replace(self, text=f"{self.text.partition(': ')[0]}: {MASK}")
 
 
-class Recent(logging.Handler):
+class RecentLog(logging.Handler):
     """A logging handler that keeps the latest entries."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
         self._guard = threading.Lock()
         self._entries: deque[MasterLogLine] = deque(maxlen=KEPT)
         self._next = 0
@@ -50,7 +51,3 @@ class Recent(logging.Handler):
         with self._guard:
             first = max(self._next + number, 0) if number < 0 else number
             return [entry for entry in self._entries if entry.id >= first]
-
-
-RECENT = Recent()
-RECENT.setFormatter(logging.Formatter("%(name)s: %(message)s"))
