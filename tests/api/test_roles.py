@@ -13,7 +13,7 @@ from tests.support.api.jobs import Job, config, create, jobs_of
 from tests.support.api.people import Person, assigned, give, person, workspace_of
 from tests.support.master import MasterProcess
 from trainmaster.config.master import parse_master
-from trainmaster.master.serve import CannotServe, creators_role
+from trainmaster.master.main import CannotServe, creators_role
 
 Json = dict[str, Any]
 GROUPS = "/api/v1/groups"

@@ -84,7 +84,7 @@ def test_a_long_poll_at_one_master_hears_of_a_decision_made_at_the_other(
 
 def test_the_url_of_a_folder_is_a_socket(tmp_path: Path) -> None:
     from trainmaster.config.master import Database
-    from trainmaster.master.serve import database_url
+    from trainmaster.master.main import database_url
 
     url = database_url(Database(host=str(tmp_path), user="u", name="n", password="p@ss/word"))
     assert url == f"postgresql+psycopg2://u:p%40ss%2Fword@:5432/n?host={str(tmp_path).replace('/', '%2F')}"

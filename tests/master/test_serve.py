@@ -12,7 +12,8 @@ import pytest
 from trainmaster.config.master import parse_master
 from trainmaster.dispatchers.base import Setup
 from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
-from trainmaster.master import serve, site
+from trainmaster.master import site
+from trainmaster.master import main
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.watchdog import Watchdog
 from trainmaster.master.services.clusters.clusters import Cluster
@@ -23,8 +24,8 @@ def test_a_database_that_goes_away_while_the_master_starts(tmp_path: Path) -> No
     url = f"postgresql+psycopg2:///nothing?host={tmp_path}"  # its socket has gone
     presence = Watchdog(url)
     engine = make_engine(url, pool_size=1, presence=presence)
-    with pytest.raises(serve.CannotServe, match=r"went away while the master started: .*\. Start it again\."):
-        serve.make_master(parse_master(""), tmp_path, engine, presence, "http://127.0.0.1:1", None, RecentLog())
+    with pytest.raises(main.CannotServe, match=r"went away while the master started: .*\. Start it again\."):
+        main.make_master(parse_master(""), tmp_path, engine, presence, "http://127.0.0.1:1", None, RecentLog())
     engine.dispose()
 
 
@@ -44,7 +45,7 @@ def test_requests_that_a_stop_cuts_short_are_no_errors() -> None:
     cut, bug = asyncio.CancelledError("timeout graceful shutdown exceeded"), ValueError("a bug")
     said = "Exception in ASGI application\n"
     records = [logging.makeLogRecord({"msg": said, "exc_info": (type(why), why, None)}) for why in (cut, bug)]
-    assert [serve._is_no_mere_stop(record) for record in records] == [False, True]
+    assert [main._is_no_mere_stop(record) for record in records] == [False, True]
     note = logging.makeLogRecord({"msg": "Cancel %s running task(s), timeout", "args": (3,), "levelname": "ERROR"})
-    assert serve._is_no_mere_stop(note)
+    assert main._is_no_mere_stop(note)
     assert note.levelname == "WARNING"

@@ -30,7 +30,7 @@ from tests.support.security.services import file
 from trainmaster.cli.terminal import Plain, clean
 from trainmaster.client.session_calls import hashed
 from trainmaster.config.master import parse_master
-from trainmaster.master import serve
+from trainmaster.master import main
 from trainmaster.master.http.guard import Behind, Guard
 from trainmaster.master.services.access.identity import Alive, Identities
 from trainmaster.master.services.store import Store
@@ -161,19 +161,19 @@ def test_a_new_password_ends_access_tokens_on_request(admin: Api) -> None:
 
 
 def test_the_first_users_do_not_share_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(serve.INITIAL_PASSWORD, raising=False)
+    monkeypatch.delenv(main.INITIAL_PASSWORD, raising=False)
     config = parse_master("")
-    made = serve._initial_passwords(config, tmp_path)
+    made = main._initial_passwords(config, tmp_path)
     assert set(made) == {"admin", "determined"}
     assert made["admin"] != made["determined"]
     left = tmp_path / "initial-password"
     assert left.read_text() == f"admin: {made['admin']}\ndetermined: {made['determined']}\n"
     assert left.stat().st_mode & 0o777 == 0o600
-    assert serve._initial_passwords(config, tmp_path) == made
+    assert main._initial_passwords(config, tmp_path) == made
     left.write_text("One-for-all-1\n")  # of an earlier version
-    assert set(serve._initial_passwords(config, tmp_path).values()) == {"One-for-all-1"}
-    monkeypatch.setenv(serve.INITIAL_PASSWORD, "Told-for-both-1")
-    assert set(serve._initial_passwords(config, tmp_path).values()) == {"Told-for-both-1"}
+    assert set(main._initial_passwords(config, tmp_path).values()) == {"One-for-all-1"}
+    monkeypatch.setenv(main.INITIAL_PASSWORD, "Told-for-both-1")
+    assert set(main._initial_passwords(config, tmp_path).values()) == {"Told-for-both-1"}
 
 
 # -- WebSockets -----------------------------------------------------------------------------------------------------

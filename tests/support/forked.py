@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.support.forked", "trainmaster.cli.admin", "trainmaster.master.serve"])
+_CONTEXT.set_forkserver_preload(["tests.support.forked", "trainmaster.cli.admin", "trainmaster.master.main"])
 
 
 class ForkedAdmin:

@@ -108,32 +108,32 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from trainmaster.master import serve
+    from trainmaster.master import main
 
     config = _config(args)
     if config is None:
         return 1
-    serve.configure_logging(config.log.level)
+    main.configure_logging(config.log.level)
     port = config.port if args.port is None else args.port
-    place = serve.MasterAddress(_data(args, config.data), args.host or config.host, port)
+    place = main.MasterAddress(_data(args, config.data), args.host or config.host, port)
     try:
-        serve.serve(config, place, lambda: _read(args.config))
-    except serve.CannotServe as error:
+        main.serve(config, place, lambda: _read(args.config))
+    except main.CannotServe as error:
         return _fail(str(error))
     return 0
 
 
 def _db_upgrade(args: argparse.Namespace) -> int:
-    from trainmaster.master import serve
+    from trainmaster.master import main
     from trainmaster.master.db import migrate
 
     config = _config(args)
     if config is None:
         return 1
     try:
-        with serve.database(config, _data(args, config.data)) as (engine, _):
+        with main.database(config, _data(args, config.data)) as (engine, _):
             print(f"The database is at revision {migrate.current(engine)}.")
-    except serve.CannotServe as error:
+    except main.CannotServe as error:
         return _fail(str(error))
     return 0
 

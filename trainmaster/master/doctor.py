@@ -21,7 +21,7 @@ from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.tables import User
 from trainmaster.master.findings import Finding
-from trainmaster.master.serve import CannotServe, database_url
+from trainmaster.master.main import CannotServe, database_url
 from trainmaster.master.services.clusters.clusters import Cluster, namesake
 from trainmaster.master.site import BadSite, job_root_of, make_cluster
 
