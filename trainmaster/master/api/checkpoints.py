@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 
 from trainmaster.master.api.dependencies import UserCaller, UsesMaster
 from trainmaster.master.api.shapes import Body, Checkpoint, Shape
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1/checkpoints", tags=["checkpoints"])
-Json = dict[str, Any]
 
 
 class CheckpointAnswer(Shape):

@@ -6,7 +6,6 @@ import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
-from typing import Any
 
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.allocations.exit_reports import ExitReport, Taken
@@ -16,8 +15,8 @@ from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.group_commit import GroupCommit
 from trainmaster.master.services.master import Master
+from trainmaster.master.values.stored import Json
 
-Json = dict[str, Any]
 THREADS = 8  # for calls that are taken in by themselves
 BURST = 5.0  # seconds' worth of bytes that may come at once
 LONGEST_WAIT = 20.0  # seconds that an answer is held back: less than the runtime's retries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -12,9 +12,9 @@ from trainmaster.master.api.parameters import Descending, Name, Strings, sort_ke
 from trainmaster.master.api.shapes import Body, Pagination, Shape, Time
 from trainmaster.master.services.organisation import projects
 from trainmaster.master.services.organisation.projects import ProjectQuery, ProjectView
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["projects"])
-Json = dict[str, Any]
 
 
 class Project(Shape):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fastapi import APIRouter
 
@@ -13,9 +12,9 @@ from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Int64, Pagination, Shape, Time
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.experiments.runs import Run, RunSelection
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
-Json = dict[str, Any]
 Action = Callable[[int, int], object]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -13,9 +13,9 @@ from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, Shape
 from trainmaster.master.db import model_registry as tables
 from trainmaster.master.services.organisation.templates import TemplateQuery
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["templates"])
-Json = dict[str, Any]
 
 
 class Template(Shape):

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from trainmaster.master.values.search_goal import SearchGoal
+
 from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
 from .events import SearchEvent
 from .hyperparameters import sample
@@ -38,9 +40,10 @@ class Search:
         self._space = hparams
         self._stream = stream
         self._method: Method = make_method(searcher, hparams)
-        self._metric = str(searcher.get("metric") or "")
-        self._sign = -1.0 if searcher.get("smaller_is_better") is False else 1.0
-        self._time_metric = str(searcher.get("time_metric") or "")
+        goal = SearchGoal.from_json(searcher)
+        self._metric = goal.metric
+        self._sign = 1.0 if goal.smaller_is_better else -1.0
+        self._time_metric = goal.time_metric
         self._ids: list[bytes] = []  # UUIDs: half the memory of their texts
         self._numbers: dict[bytes, int] = {}
         self._progress: dict[int, float] = {}  # of the trials that have not ended

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from sqlalchemy import ARRAY, Integer, Text, any_, bindparam, cast, func, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -20,8 +19,8 @@ from trainmaster.master.services.events import log_watch
 from trainmaster.master.services.events.log_watch import LogWatch
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.store import wake
+from trainmaster.master.values.stored import Json
 
-Json = dict[str, Any]
 Names = Mapping[str, str]
 """Of nodes, by their rank."""
 

@@ -20,7 +20,7 @@ from trainmaster.master.search import awaited
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.allocations import job_log
-from trainmaster.master.services.allocations.job_log import JobLogs, Json, StreamBatch
+from trainmaster.master.services.allocations.job_log import JobLogs, StreamBatch
 from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound, Unauthenticated
@@ -31,6 +31,8 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentOrchestrator,
     locked_experiment_in,
 )
+from trainmaster.master.values.storage import StorageRef
+from trainmaster.master.values.stored import Json
 
 HEARTBEAT_GRAIN = 2.0  # seconds: a heartbeat is stored no more often than this
 
@@ -215,7 +217,7 @@ def store_reports(
     if shown and not spoiled:
         text = f"The searcher's metric {name!r} is {shown}: it counts as the worst value, and never as the best."
         orchestrator.say(trial.task_id, text, "WARNING")
-    searcher = experiment.config.get("searcher") or {}  # an unmanaged experiment need not have one
+    searcher = experiment.config.searcher
     if trial.latest_validation is not None and not validated:
         for text in awaited.missing_in(searcher, trial.latest_validation["metrics"]["avgMetrics"]):
             orchestrator.say(trial.task_id, text, "WARNING")
@@ -277,23 +279,23 @@ def _take_checkpoint(intake: RecordContext, record: Json) -> None:
     add_checkpoint(intake.orchestrator, intake.trial, row)
 
 
-def _storage(intake: RecordContext, record: Json) -> Json:
+def _storage(intake: RecordContext, record: Json) -> StorageRef:
     """The experiment's storage; for files that a job reports elsewhere a placeholder, which the master never
     touches."""
     said = record.get("storage")
     config = intake.orchestrator.row.config
-    found = believed(config, said) if isinstance(said, dict) or said is None else None
+    found = believed(config, StorageRef(said or {})) if isinstance(said, dict) or said is None else None
     if found is not None:
         return found
-    if isinstance(said, dict) and is_bucket(said):
-        return dict(said)
+    if isinstance(said, dict) and is_bucket(StorageRef(said)):
+        return StorageRef(said)
     intake.orchestrator.say(
         intake.trial.task_id,
         f"Checkpoint {record['uuid']} is kept in a storage that the experiment's configuration does not name: this "
         "master neither reads nor removes its files.",
         "WARNING",
     )
-    return dict(ELSEWHERE)
+    return ELSEWHERE
 
 
 def add_checkpoint(orchestrator: ExperimentOrchestrator, trial: Trial, checkpoint: Checkpoint) -> None:

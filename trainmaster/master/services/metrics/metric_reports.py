@@ -36,8 +36,8 @@ from trainmaster.master.db.tables import Checkpoint, Trial, metrics
 from trainmaster.master.services import bounds
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.values.stored import Json
 
-Json = dict[str, Any]
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 MAX_STEPS = 2**63 - 1
 MAX_INTEGER = 10**300  # what still is a float
