@@ -472,11 +472,11 @@ def test_a_part_that_is_wrong_in_the_whole_is_refused_where_it_stands() -> None:
 def test_keys_without_effect_are_reported() -> None:
     text = MINIMAL + "resources: {slots: 2, slots_per_trial: 1}\ndata_layer: {type: shared_fs}\nsecurity: null\n"
     assert parse_experiment(text).resources.slots_per_trial == 1
-    assert without_effect(text) == [
+    assert without_effect(read(text, "experiment.yaml")) == [
         "experiment.yaml:5: data_layer: has no effect in an experiment.",
         "experiment.yaml:4: resources.slots: has no effect in an experiment.",
     ]
-    assert without_effect(MINIMAL) == []
+    assert without_effect(read(MINIMAL, "experiment.yaml")) == []
 
 
 def test_a_grid_looks_into_lists() -> None:

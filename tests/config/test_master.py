@@ -16,6 +16,7 @@ from trainmaster.dispatchers.local.options import LocalOptions
 from trainmaster.dispatchers.slurm.options import SlurmOptions
 from trainmaster.dispatchers.slurm.resources import GpuDialect
 from trainmaster.master.services.scheduling.job_spec import image_for
+from trainmaster.master.values.configs import StoredConfig
 
 EXPERIMENT = "entrypoint: x\nsearcher: {name: single, metric: m}\n"
 
@@ -230,7 +231,8 @@ checkpoint_storage: {type: shared_fs, host_path: /ckpt}
     config = parse_master(text)
 
     def images(pool: str, more: str = "") -> list[str]:
-        found = parse_experiment(EXPERIMENT + more, defaults=task_container_fragments(config, pool)).to_json()
+        experiment = parse_experiment(EXPERIMENT + more, defaults=task_container_fragments(config, pool))
+        found = StoredConfig.of(experiment)
         return [image_for(found, devices) for devices in ("cpu", "cuda", "rocm")]
 
     assert images("gpu") == ["site-cpu", "gpu-partition", "site-rocm"]

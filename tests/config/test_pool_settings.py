@@ -7,6 +7,7 @@ import pytest
 from trainmaster.config.master import parse_master
 from trainmaster.master.services.scheduling.job_spec import labels
 from trainmaster.master.site import pool_settings
+from trainmaster.master.values.configs import StoredConfig
 
 CONFIG = """
 resource_manager:
@@ -78,5 +79,5 @@ task_container_defaults: {startup_hook: umask 077}
     ],
 )
 def test_the_labels_that_the_scheduler_gets_for_its_accounts(source: str, words: tuple[str, ...]) -> None:
-    config = {"project": "vision/2", "workspace": "lab", "labels": ["fast", "acct:b", "acct:a"]}
+    config = StoredConfig({"project": "vision/2", "workspace": "lab", "labels": ["fast", "acct:b", "acct:a"]})
     assert labels(source, config) == words

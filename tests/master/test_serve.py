@@ -12,8 +12,7 @@ import pytest
 from trainmaster.config.master import parse_master
 from trainmaster.dispatchers.base import Setup
 from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
-from trainmaster.master import site
-from trainmaster.master import main
+from trainmaster.master import main, site
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.watchdog import Watchdog
 from trainmaster.master.services.clusters.clusters import Cluster

@@ -22,8 +22,9 @@ from tests.support.cluster.packages import Unavailable
 from tests.support.cluster.users import ensure_users
 from tests.support.master import wait_for
 from trainmaster.launchers.admission import enter, guarded
-from trainmaster.master.lifecycle.allocation import Attempt, ExitRecord, verdict
+from trainmaster.master.lifecycle.allocation import Attempt, verdict
 from trainmaster.master.lifecycle.states import OutcomeKind
+from trainmaster.master.values.exits import ExitRecord
 from trainmaster.runtime.errors import PortTaken
 from trainmaster.runtime.ports import ReservedPorts
 

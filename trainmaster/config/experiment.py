@@ -182,7 +182,7 @@ class ExperimentConfig(WithUserOptions):
 
 
 def parse_experiment(
-    text: str,
+    text: str | Document,
     *,
     source: str = "experiment.yaml",
     defaults: Sequence[Mapping[str, Any]] = (),
@@ -192,7 +192,7 @@ def parse_experiment(
     """Parse the complete configuration of an experiment.
 
     Args:
-        text: YAML (or JSON, which is YAML).
+        text: YAML (or JSON, which is YAML), or the document that `read` has made of it.
         source: Name of the text in complaints, usually its file name.
         defaults: Partial configurations for keys that the text does not set, most important first.
         overrides: `key.path=value`; each takes precedence over the text.
@@ -202,32 +202,31 @@ def parse_experiment(
     Raises:
         ConfigError: All errors, in the order of the file.
     """
-    document = read(text, source)
+    document = _document(text, source)
     override(document, overrides)
     merged, complaints = _merged(document, defaults)
     governed = merge(_merged_defaults(invariants, "the configuration policies"), merged)
     complaints += incomplete(governed, document, {c.path for c in complaints})
     if complaints:
-        raise ConfigError(in_order(complaints), source)
+        raise ConfigError(in_order(complaints), document.source)
     return _whole(merged, document)
 
 
 def parse_unfinished(
-    text: str, *, source: str = "experiment.yaml", defaults: Sequence[Mapping[str, Any]] = ()
+    text: str | Document, *, source: str = "experiment.yaml", defaults: Sequence[Mapping[str, Any]] = ()
 ) -> ExperimentConfig:
     """Like `parse_experiment`, before all defaults are known, so that required keys may be missing. Raises ConfigError
     for other errors; it then lists the missing keys too."""
-    document = read(text, source)
+    document = _document(text, source)
     merged, complaints = _merged(document, defaults)
     if complaints:
         complaints += incomplete(merged, document, {c.path for c in complaints})
-        raise ConfigError(in_order(complaints), source)
+        raise ConfigError(in_order(complaints), document.source)
     return _whole(merged, document)
 
 
-def without_effect(text: str, *, source: str = "experiment.yaml") -> list[str]:
-    """Return the keys of a text that have no effect, a sentence each. Raises ConfigError."""
-    document = read(text, source)
+def without_effect(document: Document) -> list[str]:
+    """Return the keys of a file that have no effect, a sentence each."""
     return [f"{document.complain(path, 'has no effect in an experiment')}." for path in forgotten(document.data)]
 
 
@@ -245,6 +244,10 @@ def apply_overrides(text: str, overrides: Sequence[str]) -> str:
     document = read(text, "experiment.yaml")
     override(document, overrides)
     return write(document.data)
+
+
+def _document(text: str | Document, source: str) -> Document:
+    return read(text, source) if isinstance(text, str) else text
 
 
 def _merged(document: Document, defaults: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], list[Complaint]]:

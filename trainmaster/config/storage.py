@@ -26,6 +26,10 @@ class Kept(_Common):
     type: None = None
 
 
+KEEP_POLICY = (*_Common.model_fields,)
+"""The keys that say how many checkpoints are kept, whatever the storage."""
+
+
 class SharedFs(_Common):
     """A folder that all nodes mount under the same path."""
 

@@ -37,6 +37,7 @@ from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.context import Settings
 from trainmaster.master.services.scheduling import observations
 from trainmaster.master.services.scheduling.job_spec import JobSpecs
+from trainmaster.master.values.observed import ObservedJob
 
 NAMES = (f"loop{number}" for number in itertools.count())
 
@@ -137,7 +138,7 @@ def test_only_cancellations_that_something_speaks_against_are_asked_about(
     names = [*plain, waited, again, refused, named]
 
     def asked() -> bool:
-        return all((attempts.row(name).observed or {}).get("asked") for name in (again, refused, named))
+        return all((attempts.row(name).observed or ObservedJob()).asked for name in (again, refused, named))
 
     monkeypatch.setattr(allocation, "SETTLE", 0.0)
     with monkeypatch.context() as undecided:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Sequence
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -11,6 +13,8 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db import migrate
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.tables import Allocation, Base
+from trainmaster.master.values.exits import ExitRecords
+from trainmaster.master.values.observed import ObservedJob
 
 # A job under way, in words that every schema so far understands.
 OLD_ROWS = (
@@ -22,6 +26,35 @@ OLD_ROWS = (
     " VALUES ('t.1', 't', 'det-old', 'RUNNING', 'SUBMITTED', 1, 'here', 'main', 1, 1, '', 1, '', '', false, 0, '{}',"
     " '', false)",
 )
+# JSON columns as other releases write them: keys that are missing, and keys that this release does not know.
+OLD_VALUES = (
+    (None, {}),
+    ({}, {"0": {"exit_code": 1}}),
+    (
+        {"raw": "RUNNING", "nodes": ["n1"], "ends_at": None},
+        {"0": {"node_rank": 0, "exit_code": 0, "spool": {"core": 3}}},
+    ),
+    (
+        {"raw": "RUNNING", "text": "", "never": False, "estimated": 3.5, "nodes": [], "quota": {"hours": [3]}},
+        {"1": {"node_rank": 1, "exit_code": -9, "preempted": {"reason": "scheduler", "by": "x"}, "received_at": 3.5}},
+    ),
+)
+
+
+COPY = (
+    "INSERT INTO allocations (id, task_id, token, state, submission, attempt, dispatcher, pool, slots, owner_id,"
+    " cluster, num_nodes, observed_state, observed, explanation, preempt_acked, checkpoints_before, exits, exit_text,"
+    " collected) VALUES ('u.' || :number, 't', 'det-' || :number, 'RUNNING', 'SUBMITTED', 1, 'here', 'main', 1, 1, '',"
+    " 1, '', CAST(:observed AS jsonb), '', false, 0, CAST(:exits AS jsonb), '', false)"
+)
+
+
+def _stored(observed: object, exits: object) -> dict[str, str | None]:
+    return {"observed": None if observed is None else json.dumps(observed), "exits": json.dumps(exits)}
+
+
+def _of_other_releases(session: Session) -> Sequence[Allocation]:
+    return session.scalars(select(Allocation).where(Allocation.id.like("u.%")).order_by(Allocation.id)).all()
 
 
 @pytest.mark.parametrize("revision", [None, *migrate.revisions()])
@@ -33,6 +66,8 @@ def test_the_migrations_lead_to_the_tables_as_declared(empty_url: str, revision:
         with engine.begin() as connection:
             for statement in OLD_ROWS:
                 connection.execute(text(statement))
+            for number, (observed, exits) in enumerate(OLD_VALUES):
+                connection.execute(text(COPY), {"number": number, **_stored(observed, exits)})
     migrate.upgrade(engine)
 
     def ours(thing: object, name: str | None, kind: str, *_: object) -> bool:
@@ -42,7 +77,20 @@ def test_the_migrations_lead_to_the_tables_as_declared(empty_url: str, revision:
         context = MigrationContext.configure(connection, opts={"include_object": ours, "compare_server_default": False})
         assert compare_metadata(context, Base.metadata) == []
     with Session(engine) as session:
-        assert [row.token for row in session.scalars(select(Allocation))] == (["det-old"] if revision else [])
+        assert [row.token for row in session.scalars(select(Allocation).order_by(Allocation.id))] == (
+            ["det-old", *(f"det-{number}" for number in range(len(OLD_VALUES)))] if revision else []
+        )
+        for row, (observed, exits) in zip(_of_other_releases(session), OLD_VALUES if revision else (), strict=True):
+            assert row.observed == (None if observed is None else ObservedJob.from_json(observed))
+            assert ObservedJob.from_json((row.observed or ObservedJob()).to_json()) == (row.observed or ObservedJob())
+            assert row.exits.to_json() == exits
+            row.observed, row.exits = (row.observed or ObservedJob()).updated(restarts=1), ExitRecords({**exits})
+        session.flush()
+        session.expire_all()
+        for row, (observed, _) in zip(_of_other_releases(session), OLD_VALUES if revision else (), strict=True):
+            kept = {key: value for key, value in (observed or {}).items() if value not in (None, [], False)}
+            assert row.observed is not None
+            assert row.observed.to_json() == {**kept, "restarts": 1}
     engine.dispose()
 
 

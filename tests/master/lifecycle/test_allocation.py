@@ -12,12 +12,12 @@ from trainmaster.master.lifecycle.allocation import (
     SECOND_OPINION,
     SETTLE,
     Attempt,
-    ExitRecord,
     last_line,
     later,
     verdict,
 )
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
+from trainmaster.master.values.exits import ExitRecord
 
 FAILED = "resources failed with non-zero exit code"
 NOW = 1000.0

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.master.lifecycle.allocation import SECOND_OPINION, SETTLE, Attempt, ExitRecord, verdict
+from trainmaster.master.lifecycle.allocation import SECOND_OPINION, SETTLE, Attempt, verdict
 from trainmaster.master.lifecycle.cancellation import Cancellation, Doubt, doubt, needs_asking
 from trainmaster.master.lifecycle.states import OutcomeKind
+from trainmaster.master.values.exits import ExitRecord
 
 NOW = 1000.0
 RAN = Cancellation(leased_at=100.0, started_at=99.0, placed=True, alive_at=900.0)

@@ -226,7 +226,7 @@ def fill_search(
     """
     e = Experiment.__table__.c
     row = connection.execute(select(e.config, e.job_id, e.owner_id, e.resource_pool).where(e.id == experiment_id)).one()
-    play = _Play(row.config, seed, until)
+    play = _Play(row.config.to_json(), seed, until)
     start = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=play.clock + ago)
 
     def when(seconds: float | None) -> dt.datetime | None:
@@ -278,7 +278,9 @@ def fill_search(
         connection,
         Checkpoint.__table__,
         [
-            _checkpoint(one, job, at, epoch, ids[one.number], experiment_id, task_of[one.number], row.config, when)
+            _checkpoint(
+                one, job, at, epoch, ids[one.number], experiment_id, task_of[one.number], row.config.to_json(), when
+            )
             for one in play.trainings
             for job in one.jobs
             for at, epoch in job.saved

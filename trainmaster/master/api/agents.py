@@ -28,10 +28,10 @@ from trainmaster.master.services.errors import TooLarge
 from trainmaster.master.services.paging import cut
 from trainmaster.master.services.resources import agents
 from trainmaster.master.services.resources.agents import AgentCluster, AgentShown
+from trainmaster.master.values.stored import Json
 from trainmaster.version import API_VERSION
 
 router = APIRouter(tags=["agents"])
-Json = dict[str, Any]
 
 CHECK_PERIOD = 5.0  # seconds between two looks for orders without a wake-up
 MAX_WAIT = 30.0  # seconds of a long poll

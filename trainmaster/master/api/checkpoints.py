@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 
 from trainmaster.master.api.schemas.entities import Checkpoint
 from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.http.messages import Body, Shape
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1/checkpoints", tags=["checkpoints"])
-Json = dict[str, Any]
 
 
 class CheckpointAnswer(Shape):

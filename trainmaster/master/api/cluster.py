@@ -27,10 +27,10 @@ from trainmaster.master.services.logs.master_log import MasterLogLine
 from trainmaster.master.services.orchestration.task_orchestrator import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
 from trainmaster.master.services.removal import checkpoint_gc
 from trainmaster.master.services.views import slot_usage
+from trainmaster.master.values.stored import Json
 from trainmaster.texts import csv_cell
 
 router = APIRouter(tags=["cluster"])
-Json = dict[str, Any]
 V1 = "/api/v1"
 CHECK_PERIOD = 0.5  # seconds between two reads for a client that follows the master's log
 
@@ -130,7 +130,7 @@ def tasks(master: UsesMaster, caller: UserCaller) -> Json:
     found = {}
     for row, name, priority, ports in master.slot_usage.live_attempts(caller.workspaces):
         nodes: Mapping[str, str | None] = on_agents.get(row.token) or dict.fromkeys(
-            (row.observed or {}).get("nodes") or ()
+            row.observed.nodes if row.observed is not None else ()
         )
         resources: list[Json] = [
             {

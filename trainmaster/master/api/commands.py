@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
 
@@ -25,9 +25,9 @@ from trainmaster.master.services.orchestration.task_orchestrator import COMMAND,
 from trainmaster.master.services.tasks import task_creation
 from trainmaster.master.services.tasks.standalone import SORTS, TaskQuery, TaskView
 from trainmaster.master.services.tasks.task_creation import TaskOrder
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["commands"])
-Json = dict[str, Any]
 
 
 class Launch(Body):
@@ -143,7 +143,7 @@ def _planned(plan: task_creation.Plan, caller: Caller) -> Json:
     """A preview of a notebook that is not created."""
     return {
         "id": "",
-        "description": plan.config["description"],
+        "description": plan.config.description,
         "state": "STATE_UNSPECIFIED",
         "startTime": "1970-01-01T00:00:00Z",
         "username": caller.username,
@@ -176,7 +176,7 @@ class Family:
         made = master.task_creation.create(caller, self.order(body))
         view = master.standalone_tasks.get(made.task_id)
         warnings = master.feasibility.launch_warnings(view.row.config)
-        more = {"config": masked(view.row.config), "warnings": warnings, "remarks": list(made.remarks)}
+        more = {"config": masked(view.row.config.to_json()), "warnings": warnings, "remarks": list(made.remarks)}
         return {**self.answer(view, caller, master), **more}
 
     def order(self, body: Launch) -> TaskOrder:
@@ -212,7 +212,7 @@ def _serve(family: Family) -> None:
     @router.get(f"/{name}s/{{{name}_id}}", name=f"get_{name}")
     def get(master: UsesMaster, caller: UserCaller, task_id: str = given) -> Json:
         view = master.standalone_tasks.get(task_id, kind)
-        return {**family.answer(view, caller, master), "config": masked(view.row.config)}
+        return {**family.answer(view, caller, master), "config": masked(view.row.config.to_json())}
 
     @router.post(f"/{name}s/{{{name}_id}}/kill", name=f"kill_{name}")
     def kill(master: UsesMaster, caller: UserCaller, task_id: str = given) -> Json:
@@ -249,7 +249,7 @@ def launch_notebook(body: Launch, master: UsesMaster, caller: UserCaller) -> Jso
     remarks = [*plan.unused, *plan.remarks]
     return {
         "notebook": _planned(plan, caller),
-        "config": masked(plan.config),
+        "config": masked(plan.config.to_json()),
         "warnings": warnings,
         "remarks": remarks,
     }

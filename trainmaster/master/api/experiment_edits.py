@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field
@@ -13,9 +13,9 @@ from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.http.messages import Body, Shape, Storable, rfc3339
 from trainmaster.master.services.experiments.experiment_edits import ExperimentChange
 from trainmaster.master.services.removal import checkpoint_gc
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(tags=["experiments"])
-Json = dict[str, Any]
 
 
 class ExperimentAnswer(Shape):

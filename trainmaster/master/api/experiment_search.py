@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
@@ -15,9 +15,9 @@ from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.http.messages import Body, Shape, rfc3339
 from trainmaster.master.http.streams import line_of, period_of, with_errors
 from trainmaster.master.services.clock import now
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
-Json = dict[str, Any]
 
 
 class SearchRequest(Body):

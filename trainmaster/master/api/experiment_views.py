@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -129,7 +129,7 @@ def _named(group: str, metric: str) -> Named | None:
 
 def _head(found: Board) -> ExperimentHead:
     view, row, goal = found.view, found.view.row, found.goal
-    resources: dict[str, Any] = row.config["resources"]
+    resources = row.config.resources
     state = row.state
     if state == "ACTIVE":
         state = "RUNNING" if row.unmanaged else view.phase
@@ -158,13 +158,13 @@ def _head(found: Board) -> ExperimentHead:
         searcher=row.searcher_type,
         metric=row.searcher_metric,
         smaller_is_better=row.smaller_is_better,
-        time_metric=goal.time_metric,
-        max_time=goal.max_time,
+        time_metric=goal.units,
+        max_time=goal.length,
         max_trials=goal.max_trials,
-        slots=int(resources["slots_per_trial"]),
-        priority=resources.get("priority"),
-        weight=resources.get("weight"),
-        max_slots=resources.get("max_slots"),
+        slots=resources.slots_per_trial,
+        priority=resources.priority,
+        weight=resources.weight,
+        max_slots=resources.max_slots,
         trials=row.num_trials,
         counts=dict(found.counts),
         best=cell(row.best_metric),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -24,9 +24,9 @@ from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments import experiments, trials
 from trainmaster.master.services.experiments.creation import Order, refusal
 from trainmaster.master.services.files.context_archive import ContextFile
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
-Json = dict[str, Any]
 
 
 class File(Body):
@@ -98,7 +98,7 @@ def create(body: CreateRequest, master: UsesMaster, caller: UserCaller) -> Creat
     if body.unmanaged:
         number, _ = master.unmanaged.create_experiment(caller, order)
         view = master.experiments.get(number)
-        return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
+        return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config.to_json()))
     made = master.experiment_creation.create(caller, order)
     row = made.row
     if body.validate_only:
@@ -107,7 +107,10 @@ def create(body: CreateRequest, master: UsesMaster, caller: UserCaller) -> Creat
         view = master.experiments.get(row.id)
     warnings = master.feasibility.launch_warnings(row.config)
     return CreateAnswer(
-        experiment=Experiment.of(view), config=masked(row.config), warnings=warnings, remarks=list(made.remarks)
+        experiment=Experiment.of(view),
+        config=masked(row.config.to_json()),
+        warnings=warnings,
+        remarks=list(made.remarks),
     )
 
 
@@ -158,7 +161,7 @@ def list_experiments(
 @router.get("/experiments/{experiment_id}")
 def get(experiment_id: int, master: UsesMaster, caller: AnyCaller) -> ExperimentAnswer:
     view = master.experiments.get(experiment_id)
-    return ExperimentAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
+    return ExperimentAnswer(experiment=Experiment.of(view), config=masked(view.row.config.to_json()))
 
 
 @router.delete("/experiments/{experiment_id}")

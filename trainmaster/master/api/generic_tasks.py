@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from fastapi import APIRouter
 
@@ -14,9 +13,9 @@ from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.http.messages import Body
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC
 from trainmaster.master.services.tasks.task_creation import TaskOrder
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["tasks"])
-Json = dict[str, Any]
 
 
 class CreateTask(Body):
@@ -56,7 +55,7 @@ def create(body: CreateTask, master: UsesMaster, caller: UserCaller) -> Json:
 def config(task_id: str, master: UsesMaster, caller: UserCaller) -> Json:
     """The submitted configuration, as JSON in a string; for a task of another kind the complete configuration."""
     row = master.standalone_tasks.get(task_id).row
-    return {"config": json.dumps(masked(row.config if row.given is None else row.given))}
+    return {"config": json.dumps(masked(row.config.to_json() if row.given is None else row.given))}
 
 
 @router.post("/tasks/{task_id}/kill")

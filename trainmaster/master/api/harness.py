@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
@@ -15,9 +14,9 @@ from trainmaster.master.http.messages import Body
 from trainmaster.master.http.waiting import wait_for
 from trainmaster.master.services.allocations import harness
 from trainmaster.master.services.tasks import proxies
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
-Json = dict[str, Any]
 
 
 class Accelerators(Body):

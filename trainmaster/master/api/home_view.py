@@ -46,7 +46,7 @@ def _experiment(one: Entry) -> HomeExperiment:
         workspace_id=view.workspace_id,
         job_id=str(row.job_id),
         pool=row.resource_pool,
-        slots=int(row.config["resources"]["slots_per_trial"]),
+        slots=row.config.slots,
         since=one.since,
         progress=row.progress,
         metric=row.searcher_metric,

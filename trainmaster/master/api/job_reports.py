@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
@@ -18,9 +18,9 @@ from trainmaster.master.services.allocations.leases import LeaseRequest
 from trainmaster.master.services.ingest import calls
 from trainmaster.master.services.ingest.exits import ExitReport
 from trainmaster.master.services.ingest.streams import StreamBatch
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(tags=["jobs"], route_class=JobRoute)
-Json = dict[str, Any]
 
 MAX_STREAMS = 8  # of one node
 END_OF_TIME = 2**37  # epoch seconds; later ones overflow a date

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
@@ -19,9 +19,9 @@ from trainmaster.master.http.dependencies import (
 from trainmaster.master.http.messages import Body
 from trainmaster.master.http.waiting import wait_for
 from trainmaster.master.services.errors import Conflict
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(tags=["jobs"])
-Json = dict[str, Any]
 
 MAX_NODES = 100_000
 BARRIER = 60.0  # seconds after which a node that waits for others asks again

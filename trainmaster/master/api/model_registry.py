@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -16,9 +16,9 @@ from trainmaster.master.services.metrics.metric_reports import StoredReport
 from trainmaster.master.services.model_registry import checkpoint_uses, registered_models
 from trainmaster.master.services.model_registry.checkpoint_uses import CheckpointUse
 from trainmaster.master.services.model_registry.registered_models import ModelQuery, ModelView, VersionView, Words
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["models"])
-Json = dict[str, Any]
 
 
 class Model(Shape):

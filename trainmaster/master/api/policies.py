@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Any
 
 from fastapi import APIRouter
 from pydantic import AwareDatetime, field_validator
@@ -13,9 +12,9 @@ from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.http.messages import Body, precise
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.organisation import site_policies
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["policies"])
-Json = dict[str, Any]
 
 
 class PutPolicies(Body):

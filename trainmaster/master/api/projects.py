@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -13,9 +13,9 @@ from trainmaster.master.http.messages import Body, Shape, Time
 from trainmaster.master.http.parameters import Descending, Name, Strings, sort_key
 from trainmaster.master.services.organisation import projects
 from trainmaster.master.services.organisation.projects import ProjectQuery, ProjectView
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["projects"])
-Json = dict[str, Any]
 
 
 class Project(Shape):

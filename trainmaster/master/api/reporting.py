@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from fastapi import APIRouter
 from pydantic import AfterValidator, Field
@@ -15,9 +15,9 @@ from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.ingest import single_calls
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.metrics.metric_reports import MAX_STEPS, MetricReport
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(tags=["reports"])
-Json = dict[str, Any]
 V1 = "/api/v1"
 
 

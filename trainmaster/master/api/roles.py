@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from fastapi import APIRouter
 
@@ -16,9 +15,9 @@ from trainmaster.master.services.access.permissions import CLUSTER_WIDE, ROLES, 
 from trainmaster.master.services.access.roles import Assignment
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.paging import cut
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["roles"])
-Json = dict[str, Any]
 
 
 # -- groups -------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def rungs(
     return RungRace(
         metric=found.goal.metric,
         smaller_is_better=found.goal.smaller_is_better,
-        time_metric=found.goal.time_metric,
+        time_metric=found.goal.units,
         brackets=[
             RaceBracket(
                 units=[rung.units for rung in bracket.rungs], trials=len(bracket.trials), running=bracket.running

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fastapi import APIRouter
 
@@ -14,9 +13,9 @@ from trainmaster.master.http.messages import Body, Int64, Shape, Time
 from trainmaster.master.http.parameters import words
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.experiments.runs import Run, RunSelection
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
-Json = dict[str, Any]
 Action = Callable[[int, int], object]
 
 

@@ -23,9 +23,9 @@ from trainmaster.master.services.metrics import profiler, series
 from trainmaster.master.services.metrics.metric_reports import MAX_STEPS
 from trainmaster.master.services.metrics.profiler import Series
 from trainmaster.master.services.metrics.series import Named, Point, Stretch
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"])
-Json = dict[str, Any]
 CHECK_PERIOD = 2.0  # seconds between two reads for a client that follows the profiler
 
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
@@ -21,9 +21,9 @@ from trainmaster.master.http.streams import LogPage, ReadPage, line_of, log_fiel
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["tasks"])
-Json = dict[str, Any]
 
 
 class AllocationAnswer(Shape):
@@ -180,7 +180,7 @@ def get_task(task_id: str, master: UsesMaster, caller: UserCaller) -> Json:
     if task.task_type != "TRIAL":
         row = master.standalone_tasks.get(task_id).row
         shown["allocations"].reverse()  # clients look at the first one to see whether the task is ready
-        shown["config"] = json.dumps(masked(row.config))
+        shown["config"] = json.dumps(masked(row.config.to_json()))
         if row.kind == GENERIC:
             shown |= {"taskState": f"GENERIC_TASK_STATE_{row.state}", "noPause": not row.pausable}
         known = {"parentId": row.parent_id, "forkedFrom": row.forked_from}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -14,9 +14,9 @@ from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.http.messages import Body, Shape
 from trainmaster.master.http.parameters import Descending, sort_key
 from trainmaster.master.services.organisation.templates import TemplateQuery
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["templates"])
-Json = dict[str, Any]
 
 
 class Template(Shape):

@@ -156,7 +156,7 @@ def _head(found: TrialView) -> TrialHead:
         steps=row.total_batches,
         progress=row.progress if math.isfinite(row.progress) else 0.0,
         restarts=row.restarts,
-        max_restarts=int(experiment.config.get("max_restarts") or 0),
+        max_restarts=experiment.config.max_restarts,
         started=epoch(row.start_time),
         ended=None if row.end_time is None else epoch(row.end_time),
         slot_seconds=round(sum(one.slot_seconds for one in found.attempts), 1),

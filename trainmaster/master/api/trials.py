@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
@@ -17,9 +17,9 @@ from trainmaster.master.http.parameters import METRIC_TYPES, CheckpointStates, D
 from trainmaster.master.http.streams import lines_of, with_errors
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.experiments import trials
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(tags=["trials"])
-Json = dict[str, Any]
 
 
 class TrialAnswer(Shape):

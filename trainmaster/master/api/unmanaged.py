@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Request
@@ -17,9 +16,9 @@ from trainmaster.master.http.messages import Body
 from trainmaster.master.http.parameters import words
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import unmanaged
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["unmanaged"])
-Json = dict[str, Any]
 STATES = (*unmanaged.RUNNING, "COMPLETED", "CANCELED", "ERROR")
 
 
@@ -48,7 +47,7 @@ def created(master: ServedMaster, caller: UserCaller, body: CreateRequest, exter
     order = order_of(body)
     number, _ = master.unmanaged.create_experiment(caller, order, external_id)
     view = master.experiments.get(number)
-    return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
+    return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config.to_json()))
 
 
 @router.put("/experiments/by-external-id/{external_experiment_id:path}")

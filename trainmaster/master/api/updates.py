@@ -43,10 +43,10 @@ from trainmaster.master.services.errors import Forbidden, ServiceError, Unauthen
 from trainmaster.master.services.events import updates
 from trainmaster.master.services.events.updates import EntityKind, Follower, Subscription
 from trainmaster.master.services.ranges import Ranges
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(tags=["updates"])
 log = logging.getLogger(__name__)
-Json = dict[str, Any]
 Ids = list[Annotated[int, Field(ge=0, lt=2**31)]]
 PAUSE = 0.1  # debounce, in seconds: a burst of changes is read once
 CHECK_PERIOD = 10.0  # seconds between two checks of a follower's rights and entities without a wake-up

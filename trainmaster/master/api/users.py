@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
@@ -19,9 +19,9 @@ from trainmaster.master.services.access.accounts import Account
 from trainmaster.master.services.access.tokens import TokenQuery
 from trainmaster.master.services.access.users import Password, UserChange, UserQuery
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["users"])
-Json = dict[str, Any]
 
 
 class UsersAnswer(Shape):

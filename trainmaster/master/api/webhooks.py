@@ -13,9 +13,9 @@ from trainmaster.master.http.messages import Body, Shape, Time
 from trainmaster.master.http.parameters import words
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.events import webhooks
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["webhooks"])
-Json = dict[str, Any]
 TRIGGERS = {
     "EXPERIMENT_STATE_CHANGE": webhooks.STATE_CHANGE,
     "TASK_LOG": webhooks.TASK_LOG,

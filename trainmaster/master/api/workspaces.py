@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -16,9 +16,9 @@ from trainmaster.master.services.access.accounts import Account
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.organisation.workspaces import WorkspaceChange, WorkspaceQuery, WorkspaceView
+from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["workspaces"])
-Json = dict[str, Any]
 Ids = Annotated[list[int], Query()]
 
 
@@ -60,7 +60,9 @@ class Workspace(Shape):
             state=f"WORKSPACE_STATE_{row.state or 'UNSPECIFIED'}",
             error_message=row.error,
             agent_user_group=linked if linked != AgentUserGroup() else None,
-            checkpoint_storage_config=masked(row.checkpoint_storage) if row.checkpoint_storage is not None else None,
+            checkpoint_storage_config=masked(row.checkpoint_storage.to_json())
+            if row.checkpoint_storage is not None
+            else None,
             default_compute_pool=row.compute_pool,
             default_aux_pool=row.aux_pool,
         )

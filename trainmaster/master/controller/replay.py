@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from trainmaster.config.limits import Limits
 from trainmaster.dispatchers.base import Remains, StreamPiece, StreamPosition
@@ -21,11 +20,11 @@ from trainmaster.master.services.errors import NotFound, ServiceError
 from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.master import Master
+from trainmaster.master.values.stored import Json
 
 CHUNK = 1000  # records of a spool taken in by one transaction
 CHUNK_BYTES = 2**20
 BEYOND = 2**62  # a position beyond the end of any file
-Json = dict[str, Any]
 Read = Callable[[dict[str, StreamPosition]], Remains | None]
 
 

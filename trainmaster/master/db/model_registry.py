@@ -7,7 +7,8 @@ import uuid
 from sqlalchemy import BigInteger, ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from trainmaster.master.db.tables import Base, Json, Time
+from trainmaster.master.db.tables import Base, Time
+from trainmaster.master.values.stored import Json
 
 
 class Model(Base):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from trainmaster.master.db.tables import Base, Json, Time
+from trainmaster.master.db.tables import Base, Time
+from trainmaster.master.values.stored import Json
 
 
 class ConfigPolicy(Base):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from trainmaster.master.db.tables import Base, Json, Time, _now
+from trainmaster.master.db.tables import Base, Time, _now
+from trainmaster.master.values.configs import StoredTask
+from trainmaster.master.values.stored import Json
 
 
 class Standalone(Base):
@@ -24,7 +26,7 @@ class Standalone(Base):
     state: Mapped[str]
     reason: Mapped[str] = mapped_column(default="")  # why it is in this state, in words
     description: Mapped[str] = mapped_column(default="")
-    config: Mapped[Json]
+    config: Mapped[StoredTask]
     given: Mapped[Json | None] = mapped_column(deferred=True)  # of a generic task: its owner's description
     pool: Mapped[str]
     archive: Mapped[bytes] = mapped_column(default=b"", deferred=True)  # the user's files, a gzipped tar

@@ -31,7 +31,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-Json = dict[str, Any]
+from trainmaster.master.values.columns import COLUMNS
+from trainmaster.master.values.configs import StoredConfig
+from trainmaster.master.values.exits import ExitRecords
+from trainmaster.master.values.observed import ObservedJob
+from trainmaster.master.values.storage import StorageRef
+from trainmaster.master.values.stored import Json
+
 Time = dt.datetime
 
 NAMING = {
@@ -55,6 +61,7 @@ class Base(DeclarativeBase):
         float: Double,
         uuid.UUID: Uuid,
         bytes: LargeBinary,
+        **COLUMNS,
     }
 
 
@@ -130,7 +137,7 @@ class Workspace(Base):
     agent_user: Mapped[str | None]
     agent_gid: Mapped[int | None] = mapped_column(BigInteger)
     agent_group: Mapped[str | None]
-    checkpoint_storage: Mapped[Json | None]
+    checkpoint_storage: Mapped[StorageRef | None]
     compute_pool: Mapped[str] = mapped_column(default="")
     aux_pool: Mapped[str] = mapped_column(default="")
 
@@ -182,7 +189,7 @@ class Experiment(Base):
     notes: Mapped[str] = mapped_column(default="")
     labels: Mapped[list[str]] = mapped_column(default=list)
     archived: Mapped[bool] = mapped_column(default=False)
-    config: Mapped[Json]
+    config: Mapped[StoredConfig]
     original_config: Mapped[str]
     resource_pool: Mapped[str]
     searcher_type: Mapped[str]
@@ -315,7 +322,7 @@ class Allocation(Base):
     heartbeat_at: Mapped[Time | None]
     observed_at: Mapped[Time | None]
     observed_state: Mapped[str] = mapped_column(default="")
-    observed: Mapped[Json | None]  # the latest observation: raw state, reason, nodes, end time
+    observed: Mapped[ObservedJob | None]  # the latest observation: raw state, reason, nodes, end time
     absent_since: Mapped[Time | None]
     explanation: Mapped[str] = mapped_column(default="")  # why it waits, or how it ended
     preempt_at: Mapped[Time | None]
@@ -325,7 +332,7 @@ class Allocation(Base):
     kill_at: Mapped[Time | None]
     kill_sent_at: Mapped[Time | None]
     checkpoints_before: Mapped[int] = mapped_column(default=0)
-    exits: Mapped[Json] = mapped_column(default=dict)  # exit records by node rank
+    exits: Mapped[ExitRecords] = mapped_column(default=lambda: ExitRecords({}))  # exit records by node rank
     outcome: Mapped[str | None]
     exit_code: Mapped[int | None]
     exit_text: Mapped[str] = mapped_column(default="")
@@ -410,7 +417,7 @@ class Checkpoint(Base):
     size: Mapped[int] = mapped_column(BigInteger, default=0)
     resources: Mapped[Json]
     ckpt_metadata: Mapped[Json] = mapped_column("metadata")
-    storage: Mapped[Json]
+    storage: Mapped[StorageRef]
     storage_id: Mapped[int | None]  # its number in `declared_storage`, by which clients distinguish them
     metric: Mapped[float | None]  # the searcher's metric at these steps
     validation: Mapped[Json | None]  # validation metrics at these steps

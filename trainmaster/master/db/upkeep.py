@@ -7,7 +7,8 @@ import uuid
 from sqlalchemy import BigInteger, ForeignKey, func
 from sqlalchemy.orm import Mapped, mapped_column
 
-from trainmaster.master.db.tables import Base, Json, Time
+from trainmaster.master.db.tables import Base, Time
+from trainmaster.master.values.storage import StorageRef
 
 
 class CheckpointRemoval(Base):
@@ -25,4 +26,4 @@ class DeclaredStorage(Base):
 
     __tablename__ = "storages"
     id: Mapped[int] = mapped_column(primary_key=True)
-    config: Mapped[Json]
+    config: Mapped[StorageRef]

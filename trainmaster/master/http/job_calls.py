@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
-from typing import Any
 
 from trainmaster.master.admission.group_commit import GroupCommit
 from trainmaster.master.admission.token_buckets import TokenBuckets
@@ -16,8 +15,8 @@ from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.exits import ExitReport, Taken
 from trainmaster.master.services.ingest.records import ReportAnswer
 from trainmaster.master.services.master import Master
+from trainmaster.master.values.stored import Json
 
-Json = dict[str, Any]
 THREADS = 8  # for calls that are taken in by themselves
 BURST = 5.0  # seconds' worth of bytes that may come at once
 LONGEST_WAIT = 20.0  # seconds that an answer is held back: less than the runtime's retries

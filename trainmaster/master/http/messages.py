@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
 
 from trainmaster.master.http import field_limits
-
-Json = dict[str, Any]
+from trainmaster.master.values.stored import Json
 
 
 def rfc3339(time: dt.datetime) -> str:

@@ -14,31 +14,13 @@ from dataclasses import dataclass, field
 from trainmaster.master.lifecycle.cancellation import Cancellation, doubt, needs_asking
 from trainmaster.master.lifecycle.causes import final_why
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
+from trainmaster.master.values.exits import ExitRecord
 
 SETTLE = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own report to arrive
 NEVER = 300.0  # seconds for which a job that its scheduler can never start stays in the queue
 FAILED = "resources failed with non-zero exit code"
 PEERS = 5.0  # seconds that one node's failure waits for the exit records of the other nodes
 SECOND_OPINION = 45.0  # seconds an exit by signal waits for the scheduler to report who sent it
-
-
-@dataclass(frozen=True)
-class ExitRecord:
-    """The runtime's record of how one node's part of the job ended."""
-
-    node_rank: int
-    exit_code: int
-    signal: int | None = None
-    oom: bool = False
-    preempted: str | None = None  # reason of a preemption request, if there was one
-    acked: bool = False
-    began: bool = True  # the user's code was started
-    message: str = ""
-    node_name: str = ""
-    evidence: str = ""  # evidence: the code's last output before it failed
-    failed_rank: int | None = None  # the rank that failed first, where it started ranks
-    failed_at: float | None = None  # time of that, by the node's clock
-    fault: str = ""  # a cause outside of the user's code, as the runtime reports it
 
 
 @dataclass(frozen=True)

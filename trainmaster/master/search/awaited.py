@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainmaster.master.values.search_goal import SearchGoal
 
-def missing_in(searcher: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
-    """Sentences on what a trial's first validation lacks. `searcher`: the section of the configuration."""
-    metric, units = str(searcher.get("metric") or ""), str(searcher.get("time_metric") or "")
+
+def missing_in(goal: SearchGoal, metrics: Mapping[str, Any]) -> list[str]:
+    """Sentences on what a trial's first validation lacks."""
+    metric, units = goal.metric, goal.time_metric
     found = []
     if metric and metric not in metrics:
         found.append(f"{no_metric(metric, metrics)}. The search compares trials by it: searcher.metric names it.")
@@ -19,10 +21,10 @@ def missing_in(searcher: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[
     return found
 
 
-def never_reported(searcher: Mapping[str, Any], reported: Mapping[str, Any]) -> str:
+def never_reported(goal: SearchGoal, reported: Mapping[str, Any]) -> str:
     """A sentence for a trial that has ended and never reported the searcher's metric; empty where it did. `reported`:
     the names of its validation metrics."""
-    metric = str(searcher.get("metric") or "")
+    metric = goal.metric
     if metric in reported:
         return ""
     names = ", ".join(sorted(reported))

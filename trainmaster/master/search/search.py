@@ -16,6 +16,7 @@ from trainmaster.master.search.hyperparameters import sample
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import Arrival, BracketRanking, Method, ValidationReport, When
 from trainmaster.master.search.methods import make_method
+from trainmaster.master.values.search_goal import SearchGoal
 
 SNAPSHOT_VERSION = 1
 EXITED = "EXITED"  # the end of a trial for no other reason
@@ -38,9 +39,10 @@ class Search:
         self._space = hparams
         self._stream = stream
         self._method: Method = make_method(searcher, hparams)
-        self._metric = str(searcher.get("metric") or "")
-        self._sign = -1.0 if searcher.get("smaller_is_better") is False else 1.0
-        self._time_metric = str(searcher.get("time_metric") or "")
+        goal = SearchGoal.from_json(searcher)
+        self._metric = goal.metric
+        self._sign = 1.0 if goal.smaller_is_better else -1.0
+        self._time_metric = goal.time_metric
         self._ids: list[bytes] = []  # UUIDs: half the memory of their texts
         self._numbers: dict[bytes, int] = {}
         self._progress: dict[int, float] = {}  # of the trials that have not ended

@@ -13,6 +13,7 @@ from trainmaster.master.services.addresses import Network
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.store import Store, Wakeups
+from trainmaster.master.values.configs import JobConfig
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,9 @@ class SiteDefaults:
     of_pool: Callable[[str], Sequence[Mapping[str, Any]]]
     open_services: bool = False
 
-    def check(self, config: Mapping[str, Any]) -> None:
+    def check(self, config: JobConfig) -> None:
         """Raises Invalid for a configuration that would expose more than the site allows."""
-        ports = config["environment"].get("proxy_ports") or ()
-        wide = [str(entry["proxy_port"]) for entry in ports if entry.get("unauthenticated")]
+        wide = [str(port.proxy_port) for port in config.environment.proxy_ports if port.unauthenticated]
         if wide and not self.open_services:
             raise Invalid(
                 f"environment.proxy_ports: port {', '.join(wide)} is to be open to everybody (unauthenticated: true), "

@@ -283,6 +283,6 @@ def lease_of(attempts: Attempts, name: str) -> Any:
 def exit_of(attempts: Attempts, name: str) -> Any:
     exits = {
         rank: {key: value for key, value in record.items() if key != "received_at"}
-        for rank, record in attempts.row(name).exits.items()
+        for rank, record in attempts.row(name).exits.to_json().items()
     }
     return exits, what_is_kept(attempts, name)

@@ -15,6 +15,7 @@ from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.exits import ExitReport
 from trainmaster.master.services.ingest.records import ReportAnswer
 from trainmaster.master.services.ingest.streams import StreamBatch
+from trainmaster.master.values.exits import ExitRecords
 
 POLICY = {"name": "broken", "pattern": "uncorrectable", "action": "exclude_node"}
 
@@ -56,7 +57,7 @@ def test_an_exit_and_its_lines_count_once(attempts: Attempts) -> None:
     for _ in range(2):
         assert exits(attempts, name, last) == {"log-0": 2}
     assert attempts.log(name) == ["one", "two"]
-    assert attempts.row(name).exits["0"]["exit_code"] == 1
+    assert attempts.row(name).exits.by_rank[0].exit_code == 1
     assert acked(attempts, name) == {"log-0": 2}
 
 
@@ -100,7 +101,7 @@ def test_last_words_of_several_are_taken_in_together(attempts: Attempts) -> None
         ]
     assert attempts.log(first) == ["a", "b", "of another node"]
     assert attempts.log(second) == ["one", "two"]
-    assert [attempts.row(name).exits["0"]["exit_code"] for name in (first, second, third)] == [1, 1, 1]
+    assert [attempts.row(name).exits.by_rank[0].exit_code for name in (first, second, third)] == [1, 1, 1]
     assert (acked(attempts, second), acked(attempts, third)) == ({"log-0": 2}, {})
 
 
@@ -129,7 +130,7 @@ def test_who_has_more_to_say_is_left_alone_and_nothing_is_taken_of_it(attempts: 
         kinds = [type(outcome) for outcome in outcomes]
         assert kinds == [CannotBatch, CannotBatch, dict, Invalid, CannotBatch, CannotBatch, dict]
     for name in (watched, measured, odd, busy):
-        assert (attempts.row(name).exits, attempts.log(name), acked(attempts, name)) == ({}, [], {})
+        assert (attempts.row(name).exits, attempts.log(name), acked(attempts, name)) == (ExitRecords({}), [], {})
     assert (attempts.log(twice), acked(attempts, twice)) == (["a"], {"log-0": 1})
     assert attempts.master.exits.take_exits(words[-3:-2]) == [{}]
 
@@ -139,5 +140,5 @@ def test_one_that_cannot_be_stored_spoils_the_transaction_and_not_the_others(att
     words = [word(good, StreamBatch("log-0", 1, lines("fine"))), word(bad, StreamBatch("log-0", 0, lines("zeroth")))]
     with pytest.raises(Invalid):
         attempts.master.exits.take_exits(words)
-    assert (attempts.row(good).exits, attempts.log(good)) == ({}, [])
+    assert (attempts.row(good).exits, attempts.log(good)) == (ExitRecords({}), [])
     assert attempts.master.exits.take_exits(words[:1]) == [{"log-0": 1}]

@@ -19,7 +19,7 @@ from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.files.archives import SMALL
 from trainmaster.master.services.ingest.calls import ReportCall
 from trainmaster.master.services.ingest.streams import StreamBatch
-from trainmaster.master.services.scheduling.observations import DOUBLES
+from trainmaster.master.values.observed import ObservedJob
 
 
 def archive(name: str, content: bytes) -> bytes:
@@ -82,7 +82,7 @@ def test_each_of_several_has_an_answer_of_its_own(attempts: Attempts) -> None:
     over, leased_by_another, doubled, large, again, busy, plain = (waiting(attempts) for _ in range(7))
     attempts.change(over, kill_at=now())
     attempts.change(leased_by_another, lease_job="8")
-    attempts.change(doubled, observed={DOUBLES: ["7"]})
+    attempts.change(doubled, observed=ObservedJob(doubles=("7",)))
     ask(attempts, again, "run")
     names = [over, leased_by_another, doubled, large, again, busy, plain, "nobody"]
     asked = [request(name, nodes=2 if name == large else 1) for name in names]

@@ -14,6 +14,7 @@ from trainmaster.config.shapes import Section
 from trainmaster.config.task import TaskConfig
 from trainmaster.dispatchers.base import JobFeature
 from trainmaster.master.services.scheduling import effects
+from trainmaster.master.values.configs import StoredConfig
 
 FEATURES = {feature.value for feature in JobFeature}
 SECTIONS = {"slurm", "pbs"}
@@ -120,7 +121,7 @@ def nested(key: str) -> dict[str, Any]:
 @pytest.mark.parametrize("key", EXAMPLES)
 def test_what_has_no_effect_in_a_place_has_its_sentence(key: str, kind: str, runtime: str) -> None:
     place = effects.JobPlace.of(cluster(kind, runtime), schedules=kind == "docker")
-    found = [*effects.remarks(place, nested(key)), *effects.unused(place, nested(key))]
+    found = [*effects.remarks(place, StoredConfig(nested(key))), *effects.unused(place, nested(key))]
     wanted = 1 if expected(key, kind, runtime) else 0
     assert len(found) == wanted, found
     section = key.partition(".")[0]
@@ -164,8 +165,9 @@ def test_keys_of_other_kinds_of_tasks() -> None:
 def test_trials_that_may_want_the_same_port_are_told_so(searcher: dict[str, Any], shared: bool) -> None:
     ports = [{"proxy_port": 8265}, {"proxy_port": 9000}]
     config = {"searcher": searcher, "environment": {"proxy_ports": ports}}
-    found = effects.remarks(effects.JobPlace.of(cluster("local"), schedules=False), config)
+    found = effects.remarks(effects.JobPlace.of(cluster("local"), schedules=False), StoredConfig(config))
     assert any(
         line.startswith("environment.proxy_ports (8265, 9000): trials that run on one node") for line in found
     ) is (shared)
-    assert effects.remarks(effects.JobPlace.of(cluster("local"), schedules=False), {"searcher": searcher}) == []
+    without_ports = StoredConfig({"searcher": searcher})
+    assert effects.remarks(effects.JobPlace.of(cluster("local"), schedules=False), without_ports) == []

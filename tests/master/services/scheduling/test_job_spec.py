@@ -11,6 +11,7 @@ from trainmaster import plugins
 from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.scheduling.effects import JobPlace, remarks
 from trainmaster.master.services.scheduling.job_spec import devices_of, environment_for, image_for
+from trainmaster.master.values.configs import StoredConfig
 
 ASKS: dict[str, Any] = {
     "environment": {"registry_auth": {"username": "ada"}, "add_capabilities": ["SYS_PTRACE"], "drop_capabilities": []},
@@ -25,7 +26,7 @@ def cluster(kind: str, runtime: str = "none") -> Cluster:
 
 
 def told(kind: str, config: dict[str, Any], *, schedules: bool = False, runtime: str = "none") -> list[str]:
-    return remarks(JobPlace.of(cluster(kind, runtime), schedules=schedules), config)
+    return remarks(JobPlace.of(cluster(kind, runtime), schedules=schedules), StoredConfig(config))
 
 
 def test_the_owner_is_told_what_a_scheduler_does_not_support() -> None:
@@ -61,10 +62,10 @@ def test_image_and_variables_go_by_the_kind_of_slots(
 ) -> None:
     kinds = {"cpu": ["KIND=cpu"], "cuda": ["KIND=cuda"], "rocm": []}
     images = {kind: f"of-{kind}" for kind in ("cpu", "cuda", "rocm")}
-    config = {"environment": {"image": images, "environment_variables": kinds}}
+    config = StoredConfig({"environment": {"image": images, "environment_variables": kinds}})
     devices = devices_of(slots, slot_type)
     assert (image_for(config, devices), environment_for(config, devices)) == (image, variables)
-    assert image_for({"environment": {"image": "one"}}, devices) == "one"
+    assert image_for(StoredConfig({"environment": {"image": "one"}}), devices) == "one"
 
 
 def test_what_a_container_runtime_does_with_shared_memory_and_devices() -> None:

@@ -21,6 +21,7 @@ from trainmaster.master.services.errors import Conflict
 from trainmaster.master.services.scheduling import observations
 from trainmaster.master.services.scheduling.observations import LEAVE_TIME, ORPHAN_GRACE, Memory, ObservedChanges
 from trainmaster.master.services.views import attempts_view
+from trainmaster.master.values.observed import ObservedJob
 
 QUIET = 20.0
 
@@ -286,7 +287,7 @@ def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Atte
     look(attempts, cluster, said)
     row = attempts.row(name)
     assert (row.observed_state, row.absent_since) == ("INFRASTRUCTURE", None)
-    assert (row.observed or {})["text"] == "Slurm did not start it."
+    assert (row.observed or ObservedJob()).text == "Slurm did not start it."
 
 
 @pytest.mark.parametrize("skew", [-600.0, 0.0, 600.0])  # seconds by which the scheduler's clock is ahead of ours
@@ -330,11 +331,11 @@ def test_jobs_of_another_cluster_are_not_missed(attempts: Attempts, cluster: Mem
 def test_why_a_job_can_never_start_is_forgotten_when_it_can(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name)
     look(attempts, cluster, seen(name, reason="PartitionNodeLimit", never=True, explanation="Too many nodes."))
-    first = (attempts.row(name).observed or {})["never_since"]
+    first = (attempts.row(name).observed or ObservedJob()).never_since
     look(attempts, cluster, seen(name, reason="PartitionTimeLimit", never=True, explanation="Too long."))
-    assert (attempts.row(name).observed or {})["never_since"] == first
+    assert (attempts.row(name).observed or ObservedJob()).never_since == first
     look(attempts, cluster, seen(name, reason="Priority"))
-    assert "never_since" not in (attempts.row(name).observed or {})
+    assert (attempts.row(name).observed or ObservedJob()).never_since is None
     assert [text for text in attempts.log(name) if text.startswith("Too ")] == ["Too many nodes.", "Too long."]
 
 
@@ -354,14 +355,14 @@ def test_news_of_thousands_are_written_down_in_parts_the_most_urgent_first(
     assert [name for name, _ in backlog.updates] == [over, *names[:4]]
     attempts.master.observations.take(backlog)
     assert [attempts.row(name).observed_state for name in names] == ["QUEUED"] * 4 + ["FAILED"]
-    told = [(attempts.row(name).observed or {})["reason"] for name in names]
+    told = [(attempts.row(name).observed or ObservedJob()).reason for name in names]
     assert told == ["Resources", "Priority", "Priority", "Priority", ""]
     sizes = []
     while backlog.updates:
         sizes.append(len(backlog.updates))
         assert attempts.master.observations.take(backlog) == []
     assert sizes == [3, 1]
-    assert [(attempts.row(name).observed or {})["reason"] for name in names[:4]] == ["Resources"] * 4
+    assert [(attempts.row(name).observed or ObservedJob()).reason for name in names[:4]] == ["Resources"] * 4
     assert compare(attempts, cluster, *jobs, seen(over, "4", JobState.FAILED)).backlog.updates == []
 
 
@@ -394,8 +395,8 @@ def test_an_expected_start_is_stored_when_it_moves_and_its_first_value_is_kept(
 
     def stored(expected: float | None, state: JobState = JobState.QUEUED) -> tuple[float | None, float | None]:
         look(attempts, cluster, seen(name, state=state, expected_start=expected))
-        found = attempts.row(name).observed or {}
-        return found.get("expected_start"), found.get("estimated")
+        found = attempts.row(name).observed or ObservedJob()
+        return found.expected_start, found.estimated
 
     assert stored(None) == (None, None)
     assert stored(at) == (at, at)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from typing import Any
 
 from pydantic import Field
 
@@ -15,8 +13,9 @@ from trainmaster.master.lifecycle.states import AllocationState
 from trainmaster.master.services.clusters.clusters import ServedPool
 from trainmaster.master.services.experiments.experiments import ExperimentView
 from trainmaster.master.services.paging import Window
-
-Json = dict[str, Any]
+from trainmaster.master.values.configs import StoredConfig
+from trainmaster.master.values.observed import ObservedJob
+from trainmaster.master.values.stored import Json
 
 
 class Pagination(Shape):
@@ -152,8 +151,8 @@ class Experiment(Shape):
             checkpoint_count=row.checkpoint_count,
             checkpoint_size=row.checkpoint_size,
             model_definition_size=row.context_size,
-            hyperparameters=row.config["hyperparameters"],
-            config=masked(row.config),
+            hyperparameters=row.config.hyperparameters,
+            config=masked(row.config.to_json()),
             original_config=masked_text(row.original_config),
             unmanaged=row.unmanaged,
             external_experiment_id=row.external_id,
@@ -236,11 +235,11 @@ class Checkpoint(Shape):
     storage: Json  # ours: where it lies
 
     @classmethod
-    def of(cls, row: tables.Checkpoint, trial: tables.Trial | None, config: Mapping[str, Any] | None) -> Checkpoint:
+    def of(cls, row: tables.Checkpoint, trial: tables.Trial | None, config: StoredConfig | None) -> Checkpoint:
         training: Json = {}
         if trial is not None:
             training = {"trialId": trial.id, "experimentId": trial.experiment_id, "hparams": trial.hparams}
-            training["experimentConfig"] = masked(config or {})
+            training["experimentConfig"] = masked(config.to_json()) if config is not None else {}
         if row.metric is not None:
             training["searcherMetric"] = row.metric
         if row.validation is not None:
@@ -255,7 +254,7 @@ class Checkpoint(Shape):
             metadata=row.ckpt_metadata,
             training=training,
             storage_id=row.storage_id,
-            storage=masked(row.storage),
+            storage=masked(row.storage.to_json()),
         )
 
 
@@ -289,7 +288,7 @@ class Allocation(Shape):
 
     @classmethod
     def of(cls, row: tables.Allocation) -> Allocation:
-        seen = row.observed or {}
+        observed = row.observed or ObservedJob()
         return cls(
             task_id=row.task_id,
             allocation_id=row.id,
@@ -303,9 +302,9 @@ class Allocation(Shape):
             resource_pool=row.pool,
             job_id=row.native_id,
             job_name=row.token,
-            scheduler_state=str(seen.get("raw") or ""),
+            scheduler_state=observed.raw or "",
             explanation=row.explanation,
-            nodes=list(seen.get("nodes") or ()),
+            nodes=list(observed.nodes),
         )
 
 

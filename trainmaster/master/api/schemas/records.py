@@ -5,13 +5,10 @@ Plain dictionaries, no models as in `shapes`: streams have many thousands of the
 
 from __future__ import annotations
 
-from typing import Any
-
 from trainmaster.master.http.messages import rfc3339
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.metrics import metric_reports
-
-Json = dict[str, Any]
+from trainmaster.master.values.stored import Json
 
 
 def metrics_workload(report: metric_reports.StoredReport, *, batches: bool) -> Json:

@@ -7,8 +7,6 @@ earlier barriers go when a later one is complete.
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
@@ -17,8 +15,7 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.store import wake
-
-Json = dict[str, Any]
+from trainmaster.master.values.stored import Json
 
 
 class Barriers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select, update
 
@@ -14,7 +13,6 @@ from trainmaster.master.db.tables import Allocation, ReportStream, Trial
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.allocation import (
     Attempt,
-    ExitRecord,
     Outcome,
     later,
     settled,
@@ -31,6 +29,7 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentOrchestrator,
 )
 from trainmaster.master.services.orchestration.task_orchestrator import locked_task
+from trainmaster.master.values.observed import ObservedJob
 
 OUTPUT_LINES = 50  # of a job that failed before its runtime came up
 KEEP_FOLDER = 60.0  # seconds for which an ended job's folder stays: the job itself may still be ending
@@ -80,17 +79,21 @@ class Endings:
             allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
             if allocation.ended_at is not None:
                 return
-            known = dict(allocation.observed or {})
+            known = allocation.observed or ObservedJob()
             if told.state.terminal:
-                known |= {"text": told.text, "ended_seen_at": known.get("ended_seen_at") or epoch(now())}
-                known |= {"canceller": told.canceller.value, "script_began": told.script_began}
-                known["signal"] = signal_of(told.exit_code, told.exit_signal) or known.get("signal")
+                known = known.updated(
+                    text=told.text,
+                    ended_seen_at=known.ended_seen_at or epoch(now()),
+                    canceller=told.canceller.value,
+                    script_began=told.script_began,
+                    signal=signal_of(told.exit_code, told.exit_signal) or known.signal,
+                )
                 allocation.observed_state = told.state.value
                 allocation.exit_code = told.exit_code
             elif told.state is not JobState.UNKNOWN and allocation.absent_since is not None:
                 # The scheduler has the job, and its listing left it out: the silence begins again.
                 allocation.absent_since = now()
-            allocation.observed = {**known, "asked": True}
+            allocation.observed = known.updated(asked=True)
 
     def verdicts(self, endings: Sequence[Ending]) -> Iterator[Verdict]:
         """Yields the verdicts of attempts whose end is certain by now."""
@@ -101,7 +104,7 @@ class Endings:
             if outcome is not None:
                 leased, taken, written = row.lease_job is not None, dict(one.taken or {}), _written(row)
                 complete = _complete(row, taken, written)
-                left = row.absent_since is not None or bool((row.observed or {}).get("ended_seen_at"))
+                left = row.absent_since is not None or bool(row.observed and row.observed.ended_seen_at)
                 yield Verdict(
                     *(row.id, one.experiment_id, row.token, row.run_as, outcome),
                     *(complete, leased, row.num_nodes, taken, written),
@@ -229,7 +232,7 @@ def possibly_over() -> ColumnElement[bool]:
         Allocation.exits != {},
         Allocation.absent_since.is_not(None),
         Allocation.observed_state.in_([state.value for state in ENDS]),
-        Allocation.observed["never_since"].is_not(None),
+        Allocation.observed[ObservedJob.NEVER_SINCE].is_not(None),
     )
 
 
@@ -286,8 +289,8 @@ class Verdict:
 
 def _written(row: Allocation) -> dict[str, int]:
     written: dict[str, int] = {}
-    for record in row.exits.values():
-        written.update(record.get("spool") or {})
+    for record in row.exits:
+        written.update(record.spool)
     return written
 
 
@@ -317,9 +320,9 @@ def with_cause(found: Verdict, why: NotStarted | None) -> Verdict:
 
 def attempt_of(allocation: Allocation) -> Attempt:
     """The facts of a row in the form that the pure verdict needs."""
-    seen = allocation.observed or {}
+    seen = allocation.observed or ObservedJob()
     state = JobState(allocation.observed_state) if allocation.observed_state else JobState.UNKNOWN
-    received = [record["received_at"] for record in allocation.exits.values()]
+    received = [record.received_at for record in allocation.exits]
     return Attempt(
         num_nodes=allocation.num_nodes,
         leased=allocation.lease_job is not None,
@@ -328,15 +331,15 @@ def attempt_of(allocation: Allocation) -> Attempt:
         # Determined's harness acknowledges to the master alone: the runtime, which writes the record, does not receive
         # it.
         exits={
-            int(rank): _exit_record(int(rank), record, acked=allocation.preempt_acked)
-            for rank, record in allocation.exits.items()
+            rank: replace(record, acked=allocation.preempt_acked or record.acked)
+            for rank, record in allocation.exits.by_rank.items()
         },
         first_exit_at=min(received) if received else None,
         said=ENDS.get(state),
-        said_text=str(seen.get("text") or ""),
-        said_signal=seen.get("signal"),
-        ended_seen_at=seen.get("ended_seen_at"),
-        never_since=seen.get("never_since"),
+        said_text=seen.text or "",
+        said_signal=seen.signal,
+        ended_seen_at=seen.ended_seen_at,
+        never_since=seen.never_since,
         absent_since=epoch(allocation.absent_since) if allocation.absent_since else None,
         preempt_reason=allocation.preempt_reason if allocation.preempt_at else None,
         kill_asked=allocation.kill_at is not None,
@@ -346,24 +349,24 @@ def attempt_of(allocation: Allocation) -> Attempt:
 
 
 def _cancellation(allocation: Allocation) -> Cancellation:
-    seen = allocation.observed or {}
+    seen = allocation.observed or ObservedJob()
     submitted = epoch(allocation.submit_started_at) if allocation.submit_started_at else None
 
-    def by_our_clock(key: str) -> float | None:
+    def by_our_clock(time: float | None) -> float | None:
         # The scheduler's clock may differ from ours: the submit is a moment of both.
-        if not submitted or not seen.get("submitted_at") or not seen.get(key):
+        if not submitted or not seen.submitted_at or not time:
             return None
-        return float(seen[key] - seen["submitted_at"] + submitted)
+        return time - seen.submitted_at + submitted
 
     return Cancellation(
-        by_person=seen.get("canceller") == Canceller.PERSON,
-        asked=bool(seen.get("asked")),
+        by_person=seen.canceller == Canceller.PERSON,
+        asked=seen.asked,
         leased_at=epoch(allocation.leased_at) if allocation.leased_at else None,
-        started_at=by_our_clock("started_at"),
-        placed=bool(seen.get("nodes")),
-        script_began=seen.get("script_began"),
-        alive_at=seen.get("alive_at"),
-        controller_started_at=by_our_clock("controller_started_at"),
+        started_at=by_our_clock(seen.started_at),
+        placed=bool(seen.nodes),
+        script_began=seen.script_began,
+        alive_at=seen.alive_at,
+        controller_started_at=by_our_clock(seen.controller_started_at),
     )
 
 
@@ -376,22 +379,3 @@ ENDS = {
     JobState.PREEMPTED: OutcomeKind.PREEMPTED,
     JobState.INFRASTRUCTURE: OutcomeKind.INFRASTRUCTURE,
 }
-
-
-def _exit_record(rank: int, record: Mapping[str, Any], *, acked: bool) -> ExitRecord:
-    preempted = record.get("preempted")
-    return ExitRecord(
-        node_rank=rank,
-        exit_code=int(record.get("exit_code") or 0),
-        signal=record.get("signal"),
-        oom=bool(record.get("oom")),
-        preempted=str(preempted.get("reason")) if isinstance(preempted, Mapping) else None,
-        acked=acked or bool(record.get("preempt_acked")),
-        began=bool(record.get("began", True)),
-        message=str(record.get("message") or ""),
-        node_name=str(record.get("node_name") or ""),
-        evidence=str(record.get("evidence") or ""),
-        failed_rank=record.get("failed_rank"),
-        failed_at=record.get("failed_at"),
-        fault=str(record.get("fault") or ""),
-    )

@@ -13,8 +13,7 @@ from trainmaster.master.db.tables import Allocation, AllocationNode, Task
 from trainmaster.master.services import bounds
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
-
-Json = dict[str, Any]
+from trainmaster.master.values.stored import Json
 
 
 @dataclass(frozen=True)

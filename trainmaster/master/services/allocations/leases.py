@@ -33,10 +33,10 @@ from trainmaster.master.services.files import archives
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import TENSORBOARD
 from trainmaster.master.services.scheduling import job_spec, task_spec
-from trainmaster.master.services.scheduling.observations import DOUBLES
 from trainmaster.master.services.store import wake
+from trainmaster.master.values.observed import ObservedJob
+from trainmaster.master.values.stored import Json
 
-Json = dict[str, Any]
 STARTED_AGAIN = "The scheduler lost the job's first run and started the job again."
 
 
@@ -138,7 +138,7 @@ def _refusal(allocation: Allocation, request: LeaseRequest) -> str:
         return f"The attempt {allocation.id} is over; job {request.job_id} has nothing to do."
     if allocation.lease_job not in (None, request.job_id):
         return f"Job {allocation.lease_job} already runs the attempt {allocation.id}; job {request.job_id} is a double."
-    if allocation.lease_job is None and request.job_id in (allocation.observed or {}).get(DOUBLES, ()):
+    if allocation.lease_job is None and request.job_id in (allocation.observed or ObservedJob()).doubles:
         return f"Job {request.job_id} is a double of job {allocation.native_id} and is being removed."
     return ""
 
@@ -148,7 +148,7 @@ def most_nodes(allocation: Allocation) -> int:
     before that has been seen there is a slot for each of them."""
     if allocation.leased_at is not None:
         return allocation.num_nodes
-    return len((allocation.observed or {}).get("nodes") or ()) or max(allocation.slots, 1)
+    return len((allocation.observed or ObservedJob()).nodes) or max(allocation.slots, 1)
 
 
 def _miscount(allocation: Allocation, request: LeaseRequest) -> str:
@@ -226,10 +226,10 @@ def _log_start(notes: log_store.Notes, allocation: Allocation, request: LeaseReq
 def _judge_as_lost(notes: log_store.Notes, allocation: Allocation, request: LeaseRequest) -> None:
     """A second run of a job under its number: a requeue, or a controller that forgot the first run and killed it.
     Either way the first run is over, and if it left no word, this is the only news of that."""
-    if str(request.node_rank) in allocation.exits or allocation.observed_state == JobState.PREEMPTED:
+    if request.node_rank in allocation.exits or allocation.observed_state == JobState.PREEMPTED:
         return
     allocation.observed_state = JobState.PREEMPTED.value
-    allocation.observed = {**(allocation.observed or {}), "text": STARTED_AGAIN, "ended_seen_at": epoch(now())}
+    allocation.observed = (allocation.observed or ObservedJob()).updated(text=STARTED_AGAIN, ended_seen_at=epoch(now()))
     notes.say(allocation.task_id, STARTED_AGAIN, "WARNING", allocation.id)
 
 

@@ -23,8 +23,8 @@ from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
+from trainmaster.master.values.configs import LogRule, StoredConfig
 
-Json = dict[str, Any]
 SHOWN = 200  # characters of a line in sentences
 
 
@@ -44,7 +44,7 @@ class WatchedLine:
 @dataclass(frozen=True)
 class LogMatch:
     trial_id: int
-    policies: Sequence[tuple[Mapping[str, Any], WatchedLine]]
+    policies: Sequence[tuple[LogRule, WatchedLine]]
     triggers: Sequence[tuple[int, WatchedLine]]
 
 
@@ -65,7 +65,7 @@ def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarS
         .scalar_subquery()
     )
     return (
-        select(func.jsonb_build_array(Trial.id, Experiment.config["log_policies"], triggers))
+        select(func.jsonb_build_array(Trial.id, Experiment.config[StoredConfig.LOG_POLICIES], triggers))
         .join(Experiment, Experiment.id == Trial.experiment_id)
         .join(Project, Project.id == Experiment.project_id)
         .where(Trial.task_id == task_id)
@@ -104,7 +104,7 @@ class LogWatch:
             for policy, line in found.policies:
                 for said in _apply(trial, policy, line):
                     why = f"the log says: {line.shown[:SHOWN]}"
-                    name = _name(policy)
+                    name = policy.label
                     story = Story(
                         experiment_id=trial.experiment_id,
                         trial_id=trial.id,
@@ -130,14 +130,14 @@ def _matches(
     lines: Iterable[WatchedLine],
 ) -> LogMatch:
     """The first matching line for each pattern, reading each line once."""
-    wanted = [policy for policy in policies if policy.get("pattern")]
+    wanted = [rule for rule in map(LogRule.from_json, policies) if rule.pattern]
     waiting = [(int(number), str(pattern)) for number, pattern in triggers]
-    by_policy: list[tuple[Mapping[str, Any], WatchedLine]] = []
+    by_policy: list[tuple[LogRule, WatchedLine]] = []
     by_trigger: list[tuple[int, WatchedLine]] = []
     for line in lines:
-        for policy in [policy for policy in wanted if _fits(str(policy["pattern"]), line.text)]:
+        for policy in [policy for policy in wanted if _fits(policy.pattern, line.text)]:
             # Each matching line excludes its node; everything else happens once.
-            if policy.get("action") != "exclude_node":
+            if policy.action != "exclude_node":
                 wanted.remove(policy)
             if (policy, line) not in by_policy:
                 by_policy.append((policy, line))
@@ -154,9 +154,9 @@ def _fits(pattern: str, text: str) -> bool:
         return False
 
 
-def _apply(trial: Trial, policy: Mapping[str, Any], line: WatchedLine) -> Iterable[str]:
+def _apply(trial: Trial, policy: LogRule, line: WatchedLine) -> Iterable[str]:
     """Applies a policy to a trial; returns what is new, as a text."""
-    name, action = _name(policy), policy.get("action")
+    name, action = policy.label, policy.action
     if action == "cancel_retries" and trial.no_retries is None:
         trial.no_retries = f"the log policy {name} allows no restart after such a line"
         yield "if this attempt fails, no other follows"
@@ -183,7 +183,3 @@ def _notify(session: Any, trial: Trial, task_id: str, matched: Sequence[tuple[in
         new = session.execute(insert(WebhookMatch).values(**row).on_conflict_do_nothing()).rowcount
         if new:
             webhooks.log_matched(session, trigger, hook, trial, webhooks.MatchedLine(task_id, line.node, line.shown))
-
-
-def _name(policy: Mapping[str, Any]) -> str:
-    return str(policy.get("name") or policy.get("pattern") or "")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Json = dict[str, Any]
+from trainmaster.master.values.stored import Json
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.events import slack
 from trainmaster.master.services.store import wake
+from trainmaster.master.values.configs import StoredConfig
+from trainmaster.master.values.stored import Json
 
 KINDS = ("DEFAULT", "SLACK")
 MODES = ("WORKSPACE", "SPECIFIC")
@@ -33,7 +35,6 @@ STATE_CHANGE, TASK_LOG, CUSTOM = "EXPERIMENT_STATE_CHANGE", "TASK_LOG", "CUSTOM"
 STATES = ("COMPLETED", "CANCELED", "ERROR")  # that can trigger a webhook
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 OUTBOX = "webhooks"  # the wake-up subject of deliveries
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -273,20 +274,20 @@ def body_of(hook: Webhook, event: WebhookEvent, key: uuid.UUID) -> str:
     )
 
 
-def wanted_by(config: Mapping[str, Any], hooks: Iterable[Webhook]) -> list[Webhook]:
+def wanted_by(config: StoredConfig, hooks: Iterable[Webhook]) -> list[Webhook]:
     """The webhooks that receive events of an experiment with this configuration: its workspace's unless it excludes
     them, and those that it names."""
-    said = ((config.get("integrations") or {}).get("webhooks")) or {}
-    if said.get("exclude"):
+    wanted = config.webhooks
+    if wanted.exclude:
         return []
-    ids, names = set(said.get("webhook_id") or ()), set(said.get("webhook_name") or ())
+    ids, names = set(wanted.webhook_id or ()), set(wanted.webhook_name or ())
     return [hook for hook in hooks if hook.mode == "WORKSPACE" or hook.id in ids or hook.name in names]
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _listeners(session: Session, heard: Any, config: Mapping[str, Any], project_id: int) -> list[Webhook]:
+def _listeners(session: Session, heard: Any, config: StoredConfig, project_id: int) -> list[Webhook]:
     home = select(Project.workspace_id).where(Project.id == project_id).scalar_subquery()
     query = select(Webhook).where(
         Webhook.id.in_(heard), or_(Webhook.workspace_id.is_(None), Webhook.workspace_id == home)
@@ -304,7 +305,7 @@ def _experiment(session: Session, row: Experiment) -> Json:
         "state": row.state,
         "name": row.name,
         "username": owner.username,
-        "slots_per_trial": row.config["resources"]["slots_per_trial"],
+        "slots_per_trial": row.config.slots,
         "duration": int((end - row.start_time).total_seconds()),
         "resource_pool": row.resource_pool,
         "workspace": workspace.name,

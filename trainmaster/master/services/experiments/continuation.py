@@ -3,8 +3,6 @@ complete."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import select
 
 from trainmaster.config.experiment import ExperimentConfig, incomplete
@@ -26,6 +24,7 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentOrchestrator,
 )
 from trainmaster.master.services.organisation import site_policies
+from trainmaster.master.values.configs import StoredConfig
 
 SOURCE = "overrideConfig"
 CONTINUED = ("single", "random", "grid")
@@ -58,16 +57,14 @@ class Continuation:
                     "configuration; fork it instead."
                 )
             _check(orchestrator, overrides)
-            config = _overridden(row, overrides) if row.searcher_type == "single" else dict(row.config)
+            config = _overridden(row, overrides) if row.searcher_type == "single" else row.config
             refuse_excess(self._settings.limits, config)
-            site_policies.refuse(orchestrator.session, workspace_id, config)
-            served = self._clusters.resolve(
-                config["resources"]["resource_pool"] or "", config["resources"]["slots_per_trial"]
-            )
-            config["resources"]["resource_pool"] = row.resource_pool = served.pool.name
-            row.config, row.name = config, config["name"]
-            row.searcher_metric = config["searcher"]["metric"]
-            row.smaller_is_better = bool(config["searcher"].get("smaller_is_better", True))
+            site_policies.refuse(orchestrator.session, workspace_id, config.to_json())
+            served = self._clusters.resolve(config.resources.resource_pool, config.slots)
+            row.resource_pool = served.pool.name
+            row.config, row.name = config.with_resources(resource_pool=served.pool.name), config.name or row.name
+            row.searcher_metric = config.searcher.metric
+            row.smaller_is_better = config.searcher.smaller_is_better
             _reopen(orchestrator)
             orchestrator.story("experiment", "Continue", State.PAUSED, State.ACTIVE, f"asked by {caller.username}")
             orchestrator.experiment_event(lifecycle.Activate())
@@ -98,14 +95,14 @@ def _check(orchestrator: ExperimentOrchestrator, overrides: str) -> None:
             raise Conflict("experiment has been completed, cannot continue this experiment: all of its trials have.")
 
 
-def _overridden(row: Experiment, overrides: str) -> dict[str, Any]:
+def _overridden(row: Experiment, overrides: str) -> StoredConfig:
     try:
         document = read(overrides, SOURCE)
         given, complaints = check(ExperimentConfig, document.data, document)
         if given is None:
             raise ConfigError(in_order(complaints), SOURCE)
         changes = given.given()
-        merged = merge(changes, row.config)
+        merged = merge(changes, row.config.to_json())
         whole, complaints = check(ExperimentConfig, merged, document)
         complaints = complaints or incomplete(merged, document)
         if whole is None or complaints:
@@ -113,11 +110,11 @@ def _overridden(row: Experiment, overrides: str) -> dict[str, Any]:
     except ConfigError as error:
         raise refusal(error) from None
     for key in _FIXED:
-        if key in changes and changes[key] != row.config.get(key):
+        if key in changes and changes[key] != getattr(row.config, key):
             raise Invalid(f"{SOURCE}: {key} cannot be changed by continuing.")
     if whole.searcher is None or whole.searcher.name != "single":
         raise Invalid(f"{SOURCE}: the searcher must stay single.")
-    return whole.to_json()
+    return StoredConfig.of(whole)
 
 
 def _reopen(orchestrator: ExperimentOrchestrator) -> None:

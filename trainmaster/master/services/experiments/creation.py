@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment, parse_unfinished, without_effect
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
-from trainmaster.config.source import read
+from trainmaster.config.source import Document, read
 from trainmaster.master.db.tables import Experiment, Job, Project, Trial, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
@@ -38,6 +38,7 @@ from trainmaster.master.services.organisation import pool_bindings, site_policie
 from trainmaster.master.services.organisation.projects import open_for
 from trainmaster.master.services.scheduling import effects
 from trainmaster.master.services.scheduling.feasibility import Feasibility
+from trainmaster.master.values.configs import StoredConfig
 
 UNCATEGORIZED = 1  # the project of experiments that name none
 
@@ -60,7 +61,8 @@ class Order:
 class _Plan:
     """An order with everything that the workspace and the site decide about it."""
 
-    config: dict[str, Any]
+    document: Document
+    config: StoredConfig
     served: ServedPool
     project_id: int
     workspace_id: int
@@ -99,7 +101,7 @@ class ExperimentCreation:
             session.add(job)
             session.flush()
             row = _row(plan, order, job, caller, size)
-            row.warm_start = warm_start.source_of(session, caller, plan.config["searcher"])
+            row.warm_start = warm_start.source_of(session, caller, plan.config.searcher)
             session.add(row)
             session.flush()
             if source is None:
@@ -112,8 +114,7 @@ class ExperimentCreation:
                 except SearchError as error:
                     raise Invalid(f"{order.source}: searcher: {error}") from None
             place = effects.JobPlace.of(plan.served.cluster, schedules=self._clusters.schedules(plan.served.cluster))
-            written = read(order.text, order.source).data
-            unused = [*without_effect(order.text, source=order.source), *effects.unused(place, written)]
+            unused = [*without_effect(plan.document), *effects.unused(place, plan.document.data)]
             _tell_in_first_log(session, row.id, unused)
             if order.validate_only:
                 session.rollback()
@@ -125,7 +126,8 @@ class ExperimentCreation:
         complaint."""
         # Project and pool decide which defaults apply, so they are read before those are merged.
         shared = self._template(caller, order.template)
-        first = _parsed(parse_unfinished, order, [*shared, *self._defaults.of_pool("")])
+        document = _read(order)
+        first = _parsed(parse_unfinished, document, [*shared, *self._defaults.of_pool("")])
         with self._store.transaction() as session:
             if order.parent_id is not None:
                 parent = session.get(Experiment, order.parent_id)
@@ -141,17 +143,16 @@ class ExperimentCreation:
             usual = workspace.compute_pool if resources.slots_per_trial else workspace.aux_pool
             served = self._clusters.resolve(resources.resource_pool or usual, resources.slots_per_trial)
             pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
-        storage = {"checkpoint_storage": workspace.checkpoint_storage} if workspace.checkpoint_storage else {}
+        storage = {"checkpoint_storage": workspace.checkpoint_storage.to_json()} if workspace.checkpoint_storage else {}
         fragments = [*shared, *([storage] if storage else []), *self._defaults.of_pool(served.pool.name)]
         parse = partial(parse_experiment, invariants=[policy.invariant for policy in governing if policy.invariant])
-        config = site_policies.govern(_parsed(parse, order, fragments), governing)
-        resolved = self._with_secrets(caller, config.to_json(), order.parent_id)
-        if resolved["reproducibility"]["experiment_seed"] is None:
-            resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
+        config = site_policies.govern(_parsed(parse, document, fragments), governing)
+        resolved = StoredConfig(self._with_secrets(caller, config.to_json(), order.parent_id))
         self._defaults.check(resolved)
-        resolved["resources"]["resource_pool"] = served.pool.name
-        resolved["name"] = resolved.get("name") or pet_name("Experiment")
-        return _Plan(resolved, served, project.id, workspace.id)
+        seed = random.SystemRandom().getrandbits(31) if resolved.seed is None else resolved.seed
+        name = resolved.name or pet_name("Experiment")
+        resolved = resolved.with_resources(resource_pool=served.pool.name).with_seed(seed).updated(name=name)
+        return _Plan(document, resolved, served, project.id, workspace.id)
 
     def _template(self, caller: Caller, name: str) -> list[dict[str, Any]]:
         if not name:
@@ -169,7 +170,7 @@ class ExperimentCreation:
         with self._store.transaction() as session:
             parent = session.get(Experiment, parent_id) if parent_id is not None else None
         if parent is not None and (caller.admin or caller.user_id == parent.owner_id):  # no role reveals passwords
-            config = unmasked(config, parent.config)
+            config = unmasked(config, parent.config.to_json())
         if left := masks(config):
             raise Invalid(
                 f"{left[0]} holds {MASK}, which experiments are shown with instead of the real value: write that, or "
@@ -191,17 +192,24 @@ def _tell_in_first_log(session: Session, experiment_id: int, remarks: Sequence[s
             log_store.say(session, task_id, remark, "WARNING")
 
 
+def _read(order: Order) -> Document:
+    try:
+        return read(order.text, order.source)
+    except ConfigError as error:
+        raise refusal(error) from None
+
+
 def _parsed(
-    parse: Callable[..., ExperimentConfig], order: Order, defaults: Sequence[Mapping[str, Any]]
+    parse: Callable[..., ExperimentConfig], document: Document, defaults: Sequence[Mapping[str, Any]]
 ) -> ExperimentConfig:
     try:
-        return parse(order.text, source=order.source, defaults=defaults)
+        return parse(document, defaults=defaults)
     except ConfigError as error:
         raise refusal(error) from None
 
 
 def _row(plan: _Plan, order: Order, job: Job, caller: Caller, context_size: int) -> Experiment:
-    config, searcher = plan.config, plan.config["searcher"]
+    config, searcher = plan.config, plan.config.searcher
     return Experiment(
         job_id=job.job_id,
         owner_id=caller.user_id,
@@ -209,17 +217,17 @@ def _row(plan: _Plan, order: Order, job: Job, caller: Caller, context_size: int)
         parent_id=order.parent_id,
         state=(State.ACTIVE if order.activate else State.PAUSED).value,
         reason="",
-        name=config["name"],
-        description=config.get("description"),
+        name=config.name,
+        description=config.description,
         notes="",
-        labels=list(config.get("labels") or []),
+        labels=list(config.labels),
         config=config,
         original_config=order.text,
         resource_pool=plan.served.pool.name,
-        searcher_type=searcher["name"],
-        searcher_metric=searcher["metric"],
-        smaller_is_better=bool(searcher.get("smaller_is_better", True)),
-        seed=config["reproducibility"]["experiment_seed"],
+        searcher_type=searcher.name,
+        searcher_metric=searcher.metric,
+        smaller_is_better=searcher.smaller_is_better,
+        seed=config.seed,
         context_size=context_size,
         start_time=now(),
         num_trials=0,

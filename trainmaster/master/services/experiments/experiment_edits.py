@@ -57,31 +57,32 @@ class ExperimentEdits:
 
     def patch(self, caller: Caller, experiment_id: int, change: ExperimentChange) -> None:
         """Raises Invalid, NotFound, Forbidden."""
-        resources = dict(change.resources or {})
-        _check(change, resources)
+        given = dict(change.resources or {})
+        _check(change, given)
         with self._experiment_lock.hold(experiment_id) as orchestrator:
             row = _own(orchestrator, caller)
-            config = dict(row.config)
+            config = row.config
             if change.name is not None:
-                row.name = config["name"] = change.name
+                row.name, config = change.name, config.updated(name=change.name)
             if change.description is not None:
-                row.description = config["description"] = change.description
+                row.description, config = change.description, config.updated(description=change.description)
             if change.notes is not None:
                 row.notes = change.notes
             if change.labels is not None:
-                row.labels = config["labels"] = _distinct(change.labels)
+                row.labels = _distinct(change.labels)
+                config = config.updated(labels=row.labels)
             if change.storage is not None:
-                config["checkpoint_storage"] = {**config["checkpoint_storage"], **change.storage}
+                config = config.with_storage(**change.storage)
                 row.gc_due = True
                 wake(orchestrator.session, "janitor")
-            config["resources"] = {**config["resources"], **resources}
-            if resources:
+            config = config.with_resources(**given)
+            if given:
                 home = orchestrator.session.get_one(Project, row.project_id).workspace_id
-                site_policies.refuse(orchestrator.session, home, config)
+                site_policies.refuse(orchestrator.session, home, config.to_json())
             row.config = config
             job_id, over, pool = str(row.job_id), row.end_time is not None, row.resource_pool
-        live = {key: resources[key] for key in ("priority", "weight") if resources.get(key) is not None}
-        slots = int(config["resources"]["slots_per_trial"])
+        live = {key: given[key] for key in ("priority", "weight") if given.get(key) is not None}
+        slots = config.slots
         if live and not over and self._clusters.resolve(pool, slots).cluster.dispatcher.traits.agents:
             priority = int(live["priority"] or 0) if "priority" in live else None
             wanted = QueueChange(job_id, priority=priority, weight=live.get("weight"))
@@ -164,7 +165,7 @@ def _target(session: Session, caller: Caller, project_id: int) -> Project:
 def _relabel(row: Experiment, labels: Sequence[str]) -> list[str]:
     found = _distinct(labels)
     row.labels = found
-    row.config = {**row.config, "labels": found}
+    row.config = row.config.updated(labels=found)
     return found
 
 
@@ -177,15 +178,15 @@ def _distinct(labels: Sequence[str]) -> list[str]:
     return found
 
 
-def _check(change: ExperimentChange, resources: Mapping[str, Any]) -> None:
+def _check(change: ExperimentChange, given: Mapping[str, Any]) -> None:
     if change.name is not None and not change.name.strip():
         raise Invalid("An experiment's name must not be empty.")
     for key, value in (change.storage or {}).items():
         if value < 0:
             raise Invalid(f"{key} is a number of checkpoints from 0 on, not {value}.")
-    if (priority := resources.get("priority")) is not None and priority not in queue_control.PRIORITIES:
+    if (priority := given.get("priority")) is not None and priority not in queue_control.PRIORITIES:
         raise Invalid(f"A priority is a number from 1 (served first) to 99, not {priority:g}.")
-    if (weight := resources.get("weight")) is not None and not 0 < weight <= queue_control.MAX_WEIGHT:
+    if (weight := given.get("weight")) is not None and not 0 < weight <= queue_control.MAX_WEIGHT:
         raise Invalid(f"A weight is a number above 0, not {weight:g}.")
-    if (slots := resources.get("max_slots")) is not None and slots < 0:
+    if (slots := given.get("max_slots")) is not None and slots < 0:
         raise Invalid(f"max_slots is a number from 0 on, not {slots:g}.")

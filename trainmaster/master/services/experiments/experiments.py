@@ -32,6 +32,7 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import Ex
 from trainmaster.master.services.organisation.workspaces import refuse_registered
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import wake
+from trainmaster.master.values.configs import StoredConfig
 
 
 @dataclass(frozen=True)
@@ -190,10 +191,10 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 
 def preview(limits: Limits, config: ExperimentConfig, seed: int) -> list[tuple[int, int | None]]:
     """How many trials of which length the search would run."""
-    resolved = config.to_json()
+    resolved = StoredConfig.of(config)
     refuse_excess(limits, resolved)
     try:
-        return simulate(resolved["searcher"], resolved["hyperparameters"], seed)
+        return simulate(resolved.searcher.section, resolved.hyperparameters, seed)
     except SearchError as error:
         raise Invalid(f"searcher: {error}") from None
 

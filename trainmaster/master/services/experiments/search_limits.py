@@ -11,17 +11,19 @@ from trainmaster.master.search import SearchError
 from trainmaster.master.search.hyperparameters import axis_lengths
 from trainmaster.master.search.methods import make_method
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.values.configs import StoredConfig
+from trainmaster.master.values.search_goal import SearchGoal
 
 MOST_RUNGS = 100  # with a divisor above 1 more than any training time allows
 
 
-def refuse_excess(limits: Limits, config: Mapping[str, Any]) -> None:
+def refuse_excess(limits: Limits, config: StoredConfig) -> None:
     """Raises Invalid for a complete configuration whose search is larger than the site allows, or cannot be begun."""
-    searcher, space = config["searcher"], config["hyperparameters"]
+    searcher, space = config.searcher, config.hyperparameters
     try:
         for sentence in _excesses(limits, searcher, space):
             raise Invalid(sentence)
-        method = make_method(searcher, space)  # small by now
+        method = make_method(searcher.section, space)  # small by now
     except SearchError as error:
         raise Invalid(f"searcher: {error}") from None
     if excess := limits.over(
@@ -30,15 +32,14 @@ def refuse_excess(limits: Limits, config: Mapping[str, Any]) -> None:
         raise Invalid(excess)
 
 
-def _excesses(limits: Limits, searcher: Mapping[str, Any], space: Mapping[str, Any]) -> Iterator[str]:
+def _excesses(limits: Limits, searcher: SearchGoal, space: Mapping[str, Any]) -> Iterator[str]:
     if excess := limits.over("hyperparameters", sum(1 for _ in _names(space)), "hyperparameters: there are {} names"):
         yield excess
-    if excess := limits.over("trials", int(searcher.get("max_trials") or 0), "searcher.max_trials is {}"):
+    if excess := limits.over("trials", searcher.max_trials or 0, "searcher.max_trials is {}"):
         yield excess
-    given = searcher.get("bracket_rungs") or []
-    if max([int(searcher.get("num_rungs") or 0), len(given), *given]) > MOST_RUNGS:
+    if max([searcher.num_rungs, len(searcher.bracket_rungs), *searcher.bracket_rungs]) > MOST_RUNGS:
         yield f"searcher: a bracket may have {MOST_RUNGS} rungs, and there may be as many brackets; use fewer."
-    if not takes_grid(searcher):
+    if not takes_grid(searcher.section):
         return
     points = 1
     for name, length in axis_lengths(space):

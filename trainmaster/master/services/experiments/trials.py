@@ -37,6 +37,7 @@ from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.metrics.metric_reports import StoredReport, stored_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
 from trainmaster.master.services.paging import Page, Window, cut
+from trainmaster.master.values.configs import StoredConfig
 
 # The searcher's metric in the latest validation; `metric` is bound by the list.
 _LATEST = func.jsonb_extract_path(
@@ -61,7 +62,7 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 class CheckpointView:
     row: Checkpoint
     trial: Trial | None
-    config: Mapping[str, Any] | None
+    config: StoredConfig | None
 
 
 @dataclass(frozen=True)

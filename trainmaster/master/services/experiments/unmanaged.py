@@ -34,6 +34,7 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentOrchestrator,
 )
 from trainmaster.master.services.retries import Retries
+from trainmaster.master.values.configs import StoredConfig
 
 ENTRYPOINT = "unmanaged"  # the placeholder for a configuration's entrypoint
 SILENT = "no heartbeat came for"  # in the reason of a trial that was given up for its silence
@@ -64,7 +65,7 @@ class UnmanagedTrainings:
             config = parse_experiment(order.text, source=order.source, defaults=site)
         except ConfigError as error:
             raise refusal(error) from None
-        shown = config.to_json()
+        shown = StoredConfig.of(config)
         if external_id is not None and only_dots(external_id):
             raise Invalid(f"{external_id!r} cannot be the external id of an experiment: {only_dots(external_id)}.")
         archive = pack(order.files, self._settings.limits.context * 2**20)
@@ -85,16 +86,16 @@ class UnmanagedTrainings:
                 project_id=project.id,
                 parent_id=order.parent_id,
                 state=State.ACTIVE.value,
-                name=shown.get("name") or f"unmanaged-{uuid.uuid4().hex[:8]}",
-                description=shown.get("description"),
-                labels=list(shown.get("labels") or []),
+                name=shown.name or f"unmanaged-{uuid.uuid4().hex[:8]}",
+                description=shown.description,
+                labels=list(shown.labels),
                 config=shown,
                 original_config=order.text,
                 resource_pool="",
-                searcher_type=shown["searcher"]["name"],
-                searcher_metric=shown["searcher"]["metric"],
-                smaller_is_better=bool(shown["searcher"].get("smaller_is_better", True)),
-                seed=shown["reproducibility"]["experiment_seed"] or 0,
+                searcher_type=shown.searcher.name,
+                searcher_metric=shown.searcher.metric,
+                smaller_is_better=shown.searcher.smaller_is_better,
+                seed=shown.seed or 0,
                 start_time=now(),
                 # There is no search: the experiment is over when its last trial is.
                 shutdown={"cancel": False, "failure": False},

@@ -4,8 +4,6 @@ its searcher."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -14,15 +12,16 @@ from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.values.search_goal import SearchGoal
 
 
-def source_of(session: Session, caller: Caller, searcher: Mapping[str, Any]) -> uuid.UUID | None:
+def source_of(session: Session, caller: Caller, searcher: SearchGoal) -> uuid.UUID | None:
     """The checkpoint that new trials load before their first step; None where the searcher names none. Raises Invalid,
     Forbidden."""
-    if (number := searcher.get("source_trial_id")) is not None:
-        return _latest_of(session, caller, int(number))
-    if (key := searcher.get("source_checkpoint_uuid")) is not None:
-        return _checked(session, caller, str(key))
+    if searcher.source_trial_id is not None:
+        return _latest_of(session, caller, searcher.source_trial_id)
+    if searcher.source_checkpoint_uuid is not None:
+        return _checked(session, caller, searcher.source_checkpoint_uuid)
     return None
 
 

@@ -21,11 +21,11 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, ModelDefinition, Task, Trial
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
+from trainmaster.master.values.stored import Json
 
 PIECE = 3 * 2**18  # bytes; of three, so that the base64 of the pieces is that of the whole
 SMALL = 2**18  # bytes of files that are sent with a lease, which saves short jobs a call
 
-Json = dict[str, Any]
 Key = int | str
 """The number of an experiment, or the id of a task that belongs to none."""
 

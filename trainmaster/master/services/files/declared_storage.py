@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,67 +11,47 @@ from sqlalchemy.orm import Session
 
 from trainmaster.config.storage import CheckpointStorage, incomplete
 from trainmaster.master.db.upkeep import DeclaredStorage
+from trainmaster.master.values.configs import StoredConfig
+from trainmaster.master.values.storage import StorageRef
 
-Json = dict[str, Any]
-ELSEWHERE: Mapping[str, Any] = {"type": "elsewhere"}
+ELSEWHERE = StorageRef({"type": "elsewhere"})
 """Of a checkpoint whose storage the master does not know: it touches nothing there."""
 IN_CONTAINER = "/determined_shared_fs"  # the mount point of a shared_fs storage in images made for Determined
-_POLICY = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 _FILES = ("shared_fs", "directory")
 _STORAGE: TypeAdapter[Any] = TypeAdapter(CheckpointStorage)
 
 
-def root_of(storage: Mapping[str, Any]) -> str | None:
-    """The folder that holds one folder for each checkpoint; None for storage that is not a file system."""
-    if not isinstance(storage, Mapping):
-        return None
-    kind = storage.get("type")
-    if kind == "shared_fs":
-        parts = (storage.get("host_path"), storage.get("storage_path") or "")
-    elif kind == "directory":
-        parts = (storage.get("container_path"), "")
-    else:
-        return None
-    if not all(isinstance(part, str) and "\0" not in part for part in parts) or not str(parts[0]).startswith("/"):
-        return None
-    return os.path.normpath("/" + os.path.join(*map(str, parts)).lstrip("/"))
-
-
-def believed(config: Mapping[str, Any], said: Mapping[str, Any] | None) -> Json | None:
+def believed(config: StoredConfig, said: StorageRef | None) -> StorageRef | None:
     """The storage of an experiment when `said` names the same place or none; None for any other."""
-    own: Json = dict(config["checkpoint_storage"])
+    own = config.checkpoint_storage or StorageRef({})
     if not said:
         return own
-    mine, theirs = root_of(own), root_of(said)
+    mine, theirs = own.root, said.root
     if mine is not None:
         same = theirs == mine
-        if theirs is not None and own["type"] == "shared_fs" and said.get("type") == "directory":
-            same = same or theirs == os.path.normpath(os.path.join(IN_CONTAINER, own.get("storage_path") or ""))
+        if theirs is not None and own.type == "shared_fs" and said.type == "directory":
+            same = same or theirs == os.path.normpath(os.path.join(IN_CONTAINER, own.storage_path))
         return own if same else None
-    return own if theirs is None and isinstance(said, Mapping) and _where(said) == _where(own) else None
+    return own if theirs is None and said.place == own.place else None
 
 
-def number_of(session: Session, config: Mapping[str, Any]) -> int:
+def number_of(session: Session, storage: StorageRef) -> int:
     """The number by which clients distinguish storages."""
     known = session.scalar(
-        select(DeclaredStorage.id).where(DeclaredStorage.config == dict(config)).order_by(DeclaredStorage.id).limit(1)
+        select(DeclaredStorage.id).where(DeclaredStorage.config == storage).order_by(DeclaredStorage.id).limit(1)
     )
     if known is not None:
         return known
-    row = DeclaredStorage(config=dict(config))
+    row = DeclaredStorage(config=storage)
     session.add(row)
     session.flush()
     return row.id
 
 
-def is_bucket(said: Mapping[str, Any]) -> bool:
+def is_bucket(said: StorageRef) -> bool:
     """Whether it is a well-formed storage that is not a file system, which the master never touches."""
     try:
-        known = said.get("type") not in (*_FILES, None) and bool(_STORAGE.validate_python(dict(said)))
-        return known and not any(incomplete(said))
+        known = said.type not in (*_FILES, "") and bool(_STORAGE.validate_python(said.to_json()))
+        return known and not any(incomplete(said.to_json()))
     except (ValidationError, ValueError):
         return False
-
-
-def _where(storage: Mapping[str, Any]) -> Json:
-    return {key: value for key, value in storage.items() if key not in _POLICY and value is not None}

@@ -9,18 +9,20 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from trainmaster.config.environment import BindMount
 from trainmaster.master.db.tables import Experiment, Project, Trial
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.context import Settings
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.files.user_files import events_folder
+from trainmaster.master.values.storage import StorageRef
+from trainmaster.master.values.stored import Json
 
-Json = dict[str, Any]
 MOST_TRIALS = 100  # of one experiment, as Determined has it: the best ones
 
 
-def folder_of(settings: Settings, storage: Mapping[str, Any], experiment_id: int) -> Path | None:
+def folder_of(settings: Settings, storage: StorageRef, experiment_id: int) -> Path | None:
     """Return the event folder of an experiment, with a folder `trial/<id>` for each trial; None in storage that is not
     a file system."""
     folder = events_folder(settings, storage, experiment_id)
@@ -60,12 +62,12 @@ def shown(
     return {**numbers, "folders": folders, "unmounted": unmounted}
 
 
-def mounts(given: Iterable[Mapping[str, Any]], shows: Mapping[str, Any]) -> list[Json]:
+def mounts(given: Iterable[BindMount], shows: Mapping[str, Any]) -> list[Json]:
     """The mounts of a TensorBoard: the folders that it reads, under their own paths, read-only. A `directory` storage
     is a path in containers, which a mount of the user's provides."""
-    there = [dict(mount) for mount in given]
+    there = [mount.model_dump() for mount in given]
     roots = {str(_root(Path(path))) for name, path in shows["folders"].items() if name not in shows["unmounted"]}
-    known = {mount["container_path"] for mount in there}
+    known = {mount.container_path for mount in given}
     return there + [
         {"host_path": root, "container_path": root, "read_only": True, "propagation": "rprivate"}
         for root in sorted(roots - known)
@@ -81,14 +83,14 @@ def _folder(session: Session, settings: Settings, caller: Caller, row: Experimen
     """The folder of its event files, and whether the master mounts it. Raises Invalid, Forbidden."""
     home = session.get_one(Project, row.project_id).workspace_id
     caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home, f"There is no experiment {row.id}.")
-    storage = row.config["checkpoint_storage"]
+    storage = row.config.checkpoint_storage or StorageRef({})
     folder = folder_of(settings, storage, row.id)
     if folder is None:
         raise Invalid(
-            f"Experiment {row.id} keeps its files in {storage.get('type')!r} storage; TensorBoards here read from "
+            f"Experiment {row.id} keeps its files in {storage.type!r} storage; TensorBoards here read from "
             "shared_fs and directory only."
         )
-    return folder, storage["type"] == "shared_fs"
+    return folder, storage.type == "shared_fs"
 
 
 def _best(session: Session, row: Experiment) -> list[int]:

@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -24,7 +23,8 @@ from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Pro
 from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.context import MasterContext, Settings
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.files.declared_storage import believed, root_of
+from trainmaster.master.services.files.declared_storage import believed
+from trainmaster.master.values.storage import StorageRef
 
 EVERYTHING = "**/*"  # the pattern of all files of a folder
 GO = 60.0  # seconds for one round of work on a folder
@@ -66,18 +66,15 @@ def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> Stor
     config = session.scalar(select(Experiment.config).where(Experiment.id == row.experiment_id))
     trial = session.get(Trial, row.trial_id) if row.trial_id is not None else None
     # Rows may be older than the checks at the API.
-    known: Any = row.storage
-    storage = believed(config, known) if config and trial and known and isinstance(known, Mapping) else None
+    storage = believed(config, row.storage) if config and trial and row.storage else None
     if storage is None or trial is None:
         raise NotBelieved(
             f"Checkpoint {row.uuid} lies where the configuration of its experiment does not say: the master leaves its "
             "files alone."
         )
-    root = root_of(storage)
+    root = storage.root
     if root is None:
-        raise NoPlace(
-            f"Checkpoint {row.uuid} lies in {storage['type']!r} storage, which this master cannot remove from."
-        )
+        raise NoPlace(f"Checkpoint {row.uuid} lies in {storage.type!r} storage, which this master cannot remove from.")
     try:
         check_id(settings, row.uuid)
     except Invalid as error:
@@ -88,16 +85,16 @@ def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> Stor
 
 def events_of(session: Session, settings: Settings, row: Experiment) -> StorageFolder:
     """The folder of event files of an experiment's trials. Raises NoPlace."""
-    storage = row.config["checkpoint_storage"] or {}  # None where no files are kept
+    storage = row.config.checkpoint_storage or StorageRef({})  # None where no files are kept
     folder = events_folder(settings, storage, row.id)
     if folder is None:
-        raise NoPlace(f"This master cannot remove from {storage.get('type')!r} storage.")
+        raise NoPlace(f"This master cannot remove from {storage.type!r} storage.")
     return StorageFolder(folder, *_account(session, row.id, None, None))
 
 
-def events_folder(settings: Settings, storage: Mapping[str, Any], experiment_id: int) -> str | None:
+def events_folder(settings: Settings, storage: StorageRef, experiment_id: int) -> str | None:
     """The event folder, with a folder `trial/<id>` for each trial; None in storage that is not a file system."""
-    root = root_of(storage)
+    root = storage.root
     return root and f"{root}/{settings.cluster_id}/tensorboard/experiment/{experiment_id}"
 
 

@@ -14,9 +14,10 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.files.declared_storage import ELSEWHERE, believed, is_bucket, number_of
 from trainmaster.master.services.files.user_files import check_id
-from trainmaster.master.services.ingest.streams import Json
 from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
+from trainmaster.master.values.storage import StorageRef
+from trainmaster.master.values.stored import Json
 
 
 @dataclass(frozen=True)
@@ -50,23 +51,23 @@ def take_checkpoint(intake: RecordContext, record: Json) -> None:
     add_checkpoint(intake.orchestrator, intake.trial, row)
 
 
-def _storage(intake: RecordContext, record: Json) -> Json:
+def _storage(intake: RecordContext, record: Json) -> StorageRef:
     """The experiment's storage; for files that a job reports elsewhere a placeholder, which the master never
     touches."""
-    said = record.get("storage")
+    reported = record.get("storage")
     config = intake.orchestrator.row.config
-    found = believed(config, said) if isinstance(said, dict) or said is None else None
-    if found is not None:
-        return found
-    if isinstance(said, dict) and is_bucket(said):
-        return dict(said)
+    known = believed(config, StorageRef(reported or {})) if isinstance(reported, dict) or reported is None else None
+    if known is not None:
+        return known
+    if isinstance(reported, dict) and is_bucket(StorageRef(reported)):
+        return StorageRef(reported)
     intake.orchestrator.say(
         intake.trial.task_id,
         f"Checkpoint {record['uuid']} is kept in a storage that the experiment's configuration does not name: this "
         "master neither reads nor removes its files.",
         "WARNING",
     )
-    return dict(ELSEWHERE)
+    return ELSEWHERE
 
 
 def add_checkpoint(orchestrator: ExperimentOrchestrator, trial: Trial, checkpoint: Checkpoint) -> None:

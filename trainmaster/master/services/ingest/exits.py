@@ -23,9 +23,11 @@ from trainmaster.master.services.ingest import logs, streams
 from trainmaster.master.services.ingest.calls import ReportCall, ReportCalls
 from trainmaster.master.services.ingest.logs import JobLogs
 from trainmaster.master.services.ingest.records import storing
-from trainmaster.master.services.ingest.streams import Json, StreamBatch
+from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.store import wake
+from trainmaster.master.values.exits import ExitRecord
+from trainmaster.master.values.stored import Json
 
 Taken = dict[str, int]
 """How much of each stream has been taken in."""
@@ -139,14 +141,15 @@ def _take(
 
 
 def _note_exit(session: Session, allocation: Allocation, record: dict[str, Any]) -> None:
-    rank = str(record["node_rank"])
+    exit_record = ExitRecord.from_json(record)
+    rank = exit_record.node_rank
     if allocation.ended_at is not None or rank in allocation.exits:
         return
-    if record["node_rank"] >= leases.most_nodes(allocation):
+    if rank >= leases.most_nodes(allocation):
         return  # no job of the attempt has this node
-    if allocation.lease_job not in (None, record.get("job_id")):
+    if allocation.lease_job not in (None, exit_record.job_id):
         return  # a double that left something in the folder does not speak for the job that runs
-    allocation.exits = {**allocation.exits, rank: {**record, "received_at": now().timestamp()}}
-    if record.get("preempt_acked"):
+    allocation.exits = allocation.exits.added(rank, record, now().timestamp())
+    if exit_record.acked:
         allocation.preempt_acked = True
     wake(session, f"exit:{allocation.id}", "controller")

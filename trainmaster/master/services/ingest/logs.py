@@ -15,8 +15,9 @@ from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.events import log_watch
 from trainmaster.master.services.events.log_watch import LogWatch
-from trainmaster.master.services.ingest.streams import _NAMES, _THESE, Json, Names, StreamBatch, unseen
+from trainmaster.master.services.ingest.streams import _NAMES, _THESE, Names, StreamBatch, unseen
 from trainmaster.master.services.logs import log_store
+from trainmaster.master.values.stored import Json
 
 """Of nodes, by their rank."""
 

@@ -33,7 +33,8 @@ from trainmaster.config.limits import in_force
 from trainmaster.master.db.tables import Checkpoint, Trial, metrics
 from trainmaster.master.services import bounds
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.metrics.metric_reports import MAX_STEPS, Json, MetricReport, better, number
+from trainmaster.master.services.metrics.metric_reports import MAX_STEPS, MetricReport, better, number
+from trainmaster.master.values.stored import Json
 
 MAX_INTEGER = 10**300  # what still is a float
 

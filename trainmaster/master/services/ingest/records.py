@@ -28,12 +28,13 @@ from trainmaster.master.services.ingest.checkpoints import (
     take_checkpoint_deleted,
 )
 from trainmaster.master.services.ingest.logs import JobLogs
-from trainmaster.master.services.ingest.streams import Json, StreamBatch
+from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentOrchestrator,
     locked_experiment_in,
 )
+from trainmaster.master.values.stored import Json
 
 HEARTBEAT_GRAIN = 2.0  # seconds: a heartbeat is stored no more often than this
 
@@ -169,7 +170,7 @@ def store_reports(
     if shown and not spoiled:
         text = f"The searcher's metric {name!r} is {shown}: it counts as the worst value, and never as the best."
         orchestrator.say(trial.task_id, text, "WARNING")
-    searcher = experiment.config.get("searcher") or {}  # an unmanaged experiment need not have one
+    searcher = experiment.config.searcher
     if trial.latest_validation is not None and not validated:
         for text in awaited.missing_in(searcher, trial.latest_validation["metrics"]["avgMetrics"]):
             orchestrator.say(trial.task_id, text, "WARNING")

@@ -34,8 +34,8 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentLock,
     ExperimentOrchestrator,
 )
-
-Json = dict[str, Any]
+from trainmaster.master.values.storage import StorageRef
+from trainmaster.master.values.stored import Json
 
 
 class SingleCalls:
@@ -91,7 +91,7 @@ class SingleCalls:
             known = orchestrator.session.get(Checkpoint, key)
             if known is not None and known.trial_id != trial.id:
                 raise Conflict(f"There is a checkpoint {key} of another trial.")
-            said = storage.config if storage else orchestrator.row.config["checkpoint_storage"]
+            said = storage.config if storage else orchestrator.row.config.checkpoint_storage
             row = Checkpoint(
                 uuid=key,
                 allocation_id=_allocation(orchestrator.session, trial, new.allocation_id),
@@ -131,7 +131,7 @@ class SingleCalls:
         """The number of the storage that a run writes its checkpoints to; its experiment's where it names none. Raises
         Invalid for files anywhere else: what is removed there later is what the experiment's configuration says."""
         with self._reporting(caller, trial_id) as (orchestrator, _):
-            config = _checked(orchestrator, storage)
+            config = _checked(orchestrator, StorageRef(storage) if storage else None)
             return declared_storage.number_of(orchestrator.session, config)
 
     def get_metadata(self, trial_id: int) -> Json:
@@ -251,10 +251,10 @@ def _allocation(session: Session, trial: Trial, allocation_id: str | None) -> st
     return allocation_id if found is not None and found.trial_id == trial.id else None
 
 
-def _checked(orchestrator: ExperimentOrchestrator, said: Mapping[str, Any] | None) -> Json:
+def _checked(orchestrator: ExperimentOrchestrator, said: StorageRef | None) -> StorageRef:
     found = declared_storage.believed(orchestrator.row.config, said)
     if found is None and said is not None and declared_storage.is_bucket(said):
-        return dict(said)
+        return said
     if found is None:
         raise Invalid(
             f"Experiment {orchestrator.row.id} keeps its checkpoints in another storage: name this one as "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import ARRAY, Integer, Text, any_, bindparam, cast, func, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -13,9 +12,7 @@ from sqlalchemy.orm import Session
 from trainmaster.config.limits import in_force
 from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStream, Trial
 from trainmaster.master.services.errors import Invalid
-
-Json = dict[str, Any]
-
+from trainmaster.master.values.stored import Json
 
 Names = Mapping[str, str]
 

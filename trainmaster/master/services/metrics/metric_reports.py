@@ -25,8 +25,8 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import metrics
 from trainmaster.master.services.context import MasterContext
+from trainmaster.master.values.stored import Json
 
-Json = dict[str, Any]
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 MAX_STEPS = 2**63 - 1
 PROFILING = frozenset({"gpu", "cpu", "memory", "disk", "network"})

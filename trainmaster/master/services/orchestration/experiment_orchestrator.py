@@ -86,7 +86,7 @@ class ExperimentOrchestrator:
         """Replaces the search by one that starts with the experiment's seed, and returns its first actions. Raises
         SearchError."""
         config = self.row.config
-        search, actions = Search.start(config["searcher"], config["hyperparameters"], self.row.seed)
+        search, actions = Search.start(config.searcher.section, config.hyperparameters, self.row.seed)
         self._live = LiveSearch(search)
         return actions
 
@@ -245,7 +245,7 @@ class ExperimentOrchestrator:
         """Stores what `event` changes for a trial; None when it changes nothing."""
         before = trials.Trial(
             state=State(trial.state),
-            max_restarts=int(self.row.config["max_restarts"]),
+            max_restarts=self.row.config.max_restarts,
             restarts=trial.restarts,
             setbacks=trial.setbacks,
             attempts=trial.attempts,
@@ -398,7 +398,7 @@ class ExperimentOrchestrator:
                 self.say(trial.task_id, text, level)
 
     def _preemption_timeout(self) -> float:
-        return float(self.row.config.get("preemption_timeout") or self.settings.preemption_timeout)
+        return float(self.row.config.preemption_timeout or self.settings.preemption_timeout)
 
     def _allocate(self, trial: Trial, attempt: int, delay: int) -> None:
         self._latest[trial.id] = attempts.ask_for(
@@ -407,7 +407,7 @@ class ExperimentOrchestrator:
             task_id=trial.task_id,
             attempt=attempt,
             pool=self.row.resource_pool,
-            slots=int(self.row.config["resources"]["slots_per_trial"]),
+            slots=self.row.config.slots,
             owner_id=self.row.owner_id,
             delay=delay,
             trial_id=trial.id,
@@ -422,7 +422,7 @@ class ExperimentOrchestrator:
         if decision.state is State.COMPLETED and reason is None:
             trial.progress = 1.0
             reported = (trial.summary_metrics or {}).get("validation_metrics") or {}
-            if not self.row.unmanaged and (text := awaited.never_reported(self.row.config["searcher"], reported)):
+            if not self.row.unmanaged and (text := awaited.never_reported(self.row.config.searcher, reported)):
                 self.say(trial.task_id, text, "WARNING")
         # The end of an experiment that is being stopped is not the search's to decide, and may be there because of it.
         if not self.row.unmanaged and not State(self.row.state).stopping:

@@ -25,7 +25,7 @@ def reason_of(session: Session, row: Experiment) -> str:
 def blown(session: Session, row: Experiment, allocation: Allocation) -> str:
     """Why the search of an experiment is to be paused now that an attempt, which is closed, has failed; empty where it
     is not. Only first attempts of trials count."""
-    limit = int(row.config.get("failure_fuse") or 0)
+    limit = row.config.failure_fuse
     first = allocation.attempt == 1 and allocation.outcome in _FAULTS
     if not first or row.unmanaged or row.state != State.ACTIVE or not 0 < limit < max(row.num_trials, _most(row)):
         return ""
@@ -45,4 +45,4 @@ def blown(session: Session, row: Experiment, allocation: Allocation) -> str:
 
 def _most(row: Experiment) -> int:
     """How many trials the search has at most, where its configuration says so."""
-    return int(row.config["searcher"].get("max_trials") or 0)
+    return row.config.searcher.max_trials or 0

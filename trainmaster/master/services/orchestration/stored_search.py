@@ -79,7 +79,7 @@ def _caught_up(session: Session, row: Experiment, live: LiveSearch) -> bool:
 def _rebuilt(session: Session, row: Experiment) -> LiveSearch:
     snapshot = session.scalar(select(Experiment.search).where(Experiment.id == row.id))
     live = LiveSearch(
-        Search.restore(row.config["searcher"], row.config["hyperparameters"], snapshot or {}), row.search_version
+        Search.restore(row.config.searcher.section, row.config.hyperparameters, snapshot or {}), row.search_version
     )
     _replay(live, _events(session, row.id, row.snapshot_version))
     return live

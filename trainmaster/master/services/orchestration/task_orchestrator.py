@@ -96,13 +96,13 @@ class TaskOrchestrator:
                     task_id=row.task_id,
                     attempt=attempt,
                     pool=row.pool,
-                    slots=int(row.config["resources"]["slots"]),
+                    slots=row.config.slots,
                     owner_id=row.owner_id,
                     delay=delay,
                     ready=False if row.kind in SERVICES else None,
                 )
             case Preempt(reason) if live is not None:
-                timeout = row.config.get("preemption_timeout")
+                timeout = row.config.preemption_timeout
                 grace = PAUSE_GRACE if timeout is None else float(timeout)
                 if attempts.ask_to_leave(self.session, live, reason, grace):
                     self._condemn(live, reason)

@@ -22,10 +22,10 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.values.stored import Json
 
 EXPERIMENT, NTSC = "EXPERIMENT", "NTSC"
 LONGEST_MESSAGE = 250  # characters of the maintenance message
-Json = dict[str, Any]
 C = TypeVar("C", ExperimentConfig, TaskConfig)
 
 

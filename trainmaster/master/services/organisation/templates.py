@@ -31,6 +31,7 @@ from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.values.configs import StoredTask
 
 _OF_THE_REQUEST = frozenset({"slots", "slots_per_trial", "resource_pool"})
 UNCATEGORIZED = 1  # the workspace of templates that name none
@@ -141,11 +142,11 @@ def for_experiments(row: Template) -> dict[str, Any]:
 def for_tasks(row: Template) -> dict[str, Any]:
     """A template as a part of a task's configuration. Slots and pool come from the request alone, as in Determined.
     Raises Invalid."""
-    config = dict(row.config)
-    resources = config.get("resources")
+    part = dict(row.config)
+    resources = part.get(StoredTask.RESOURCES)
     if isinstance(resources, Mapping):
-        config["resources"] = {key: value for key, value in resources.items() if key not in _OF_THE_REQUEST}
-    return _fitting(row, config, TaskConfig, ExperimentConfig)
+        part[StoredTask.RESOURCES] = {key: value for key, value in resources.items() if key not in _OF_THE_REQUEST}
+    return _fitting(row, part, TaskConfig, ExperimentConfig)
 
 
 def _add(session: Session, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:

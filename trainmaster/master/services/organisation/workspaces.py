@@ -29,6 +29,7 @@ from trainmaster.master.services.errors import AlreadyExists, Conflict, Invalid,
 from trainmaster.master.services.orchestration import workspace_tasks
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import wake
+from trainmaster.master.values.storage import StorageRef
 
 LIVE = (State.ACTIVE, State.PAUSED)  # states of experiments that must be ended before they are deleted
 
@@ -190,7 +191,9 @@ class Workspaces:
             row.agent_uid, row.agent_user = account.uid, account.user
             row.agent_gid, row.agent_group = account.gid, account.group
         if change.checkpoint_storage is not None:
-            row.checkpoint_storage = _checked_storage(unmasked(change.checkpoint_storage, row.checkpoint_storage or {}))
+            known = row.checkpoint_storage.to_json() if row.checkpoint_storage is not None else {}
+            storage = _checked_storage(unmasked(change.checkpoint_storage, known))
+            row.checkpoint_storage = StorageRef(storage) if storage is not None else None
         if change.compute_pool is not None:
             row.compute_pool = change.compute_pool and self._clusters.resolve(change.compute_pool, 1).pool.name
         if change.aux_pool is not None:

@@ -12,15 +12,17 @@ from typing import Any
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
+from trainmaster.config.storage import Kept
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project
 from trainmaster.master.db.upkeep import CheckpointRemoval
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.files.declared_storage import believed, root_of
+from trainmaster.master.services.files.declared_storage import believed
 from trainmaster.master.services.files.user_files import EVERYTHING
 from trainmaster.master.services.removal.checkpoints import ask, needed
 from trainmaster.master.services.retries import Retries
+from trainmaster.master.values.storage import StorageRef
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,9 @@ class KeepPolicy:
     trial_latest: int
 
     @classmethod
-    def of(cls, storage: dict[str, Any]) -> KeepPolicy:
-        return cls(storage["save_experiment_best"], storage["save_trial_best"], storage["save_trial_latest"])
+    def of(cls, storage: StorageRef | None) -> KeepPolicy:
+        kept = storage.kept if storage is not None else Kept()
+        return cls(kept.save_experiment_best, kept.save_trial_best, kept.save_trial_latest)
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class CheckpointPolicies:
                 return
             row.gc_due = False
             if State(row.state).terminal:
-                doomed = _doomed(session, row, KeepPolicy.of(row.config["checkpoint_storage"]))
+                doomed = _doomed(session, row, KeepPolicy.of(row.config.checkpoint_storage))
                 ask(session, [one.uuid for one in doomed], [EVERYTHING])
 
 
@@ -127,7 +130,8 @@ def _doomed(session: Session, row: Experiment, policy: KeepPolicy) -> list[Check
     )
     found = superfluous(session.scalars(query.order_by(Checkpoint.uuid)), policy, row.smaller_is_better)
     kept = needed(session, [one.uuid for one in found])
-    if root_of(row.config["checkpoint_storage"]) is None:
+    storage = row.config.checkpoint_storage
+    if storage is None or storage.root is None:
         return []
     return [one for one in found if one.uuid not in kept and one.storage and believed(row.config, one.storage)]
 

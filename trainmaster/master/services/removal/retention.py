@@ -54,8 +54,7 @@ class LogRetention:
         with self._experiment_lock.hold(experiment_id) as orchestrator:
             row = orchestrator.row
             caller.require_owner(f"Experiment {row.id}", row.owner_id)
-            policy = row.config.get("retention_policy") or {}
-            row.config = {**row.config, "retention_policy": {**policy, "log_retention_days": days}}
+            row.config = row.config.with_retention(days)
             orchestrator.session.execute(
                 update(Trial).where(Trial.experiment_id == experiment_id).values(log_retention_days=days)
             )
@@ -78,7 +77,7 @@ class LogRetention:
             config = session.get_one(Experiment, trial.experiment_id).config
         days = trial.log_retention_days
         if days is None:
-            days = (config.get("retention_policy") or {}).get("log_retention_days")
+            days = config.log_retention_days
         if days is None:
             days = self._settings.log_retention_days
         if days is None or days < 0:

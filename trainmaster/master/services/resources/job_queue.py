@@ -19,6 +19,7 @@ from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.values.configs import JobConfig
 
 EXPERIMENT, EXTERNAL = "EXPERIMENT", "EXTERNAL"
 
@@ -166,12 +167,12 @@ def _queued(
     at: dt.datetime,
     pool: str,
     progress: float,
-    config: Mapping[str, Any],
+    config: JobConfig,
     row: Any,
     *,
     held: bool,
 ) -> QueuedJob:
-    why, weight = "" if held else row.why or "", float(config["resources"].get("weight") or 1.0)
+    why, weight = "" if held else row.why or "", config.weight
     return QueuedJob(*job, at, pool, int(row.wanted), int(row.held), progress, held, -1, why, weight=weight)
 
 

@@ -12,11 +12,13 @@ from typing import Any
 from trainmaster.config.environment import DEFAULT_IMAGE, DEFAULT_ROCM_IMAGE, Resources
 from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.searcher import IGNORED as SEARCHER_IGNORED
+from trainmaster.config.shapes import Section
 from trainmaster.config.task import TaskConfig, TaskResources
 from trainmaster.config.user_options import OF_DETERMINED, sections_of_plugins
 from trainmaster.containers import container_runtime
 from trainmaster.dispatchers.base import JobFeature
 from trainmaster.master.services.clusters.clusters import Cluster
+from trainmaster.master.values.configs import JobConfig, StoredConfig
 
 IN_CONTAINERS = {
     "bind_mounts": "a job without a container sees the files of its node under their own paths",
@@ -113,7 +115,7 @@ class JobPlace:
         return cls(cluster.kind, section, traits.section_keys, contained, name, frozenset(features))
 
 
-def remarks(place: JobPlace, config: Mapping[str, Any]) -> list[str]:
+def remarks(place: JobPlace, config: JobConfig) -> list[str]:
     """What a job requests and its place ignores, a sentence each, for its owner. `config`: all is merged into it."""
     asked = [feature for feature in JobFeature if feature not in place.features and _asks(config, feature)]
     found = []
@@ -132,16 +134,14 @@ def remarks(place: JobPlace, config: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _shared_ports(config: Mapping[str, Any]) -> str:
+def _shared_ports(config: JobConfig) -> str:
     """The ports that several trials of a search may want at the same time: jobs share the network of their node."""
-    searcher = config.get("searcher") or {}
-    if searcher.get("name", "single") == "single" or 1 in (
-        searcher.get("max_trials"),
-        searcher.get("max_concurrent_trials"),
-    ):
+    if not isinstance(config, StoredConfig):
         return ""
-    ports = (config.get("environment") or {}).get("proxy_ports") or ()
-    return ", ".join(str(entry["proxy_port"]) for entry in ports)
+    searcher = config.searcher
+    if searcher.name == "single" or 1 in (searcher.max_trials, searcher.max_concurrent_trials):
+        return ""
+    return ", ".join(str(port.proxy_port) for port in config.environment.proxy_ports)
 
 
 def unused(place: JobPlace, given: Mapping[str, Any], task: str = "") -> list[str]:
@@ -191,15 +191,15 @@ def _key(feature: JobFeature) -> str:
     return feature.partition(".")[2]
 
 
-def _asks(config: Mapping[str, Any], feature: JobFeature) -> bool:
-    value = (config.get(feature.partition(".")[0]) or {}).get(_key(feature))
+def _asks(config: JobConfig, feature: JobFeature) -> bool:
+    section: Section = getattr(config, feature.partition(".")[0])
+    value = getattr(section, _key(feature))
     return bool(value) and not (feature is JobFeature.WEIGHT and value == 1.0)
 
 
-def _moved(config: Mapping[str, Any]) -> list[str]:
+def _moved(config: JobConfig) -> list[str]:
     """The targets of mounts that are not under their own path on the node."""
-    mounts = config.get("bind_mounts") or ()
-    return [str(one["container_path"]) for one in mounts if one["container_path"] != one["host_path"]]
+    return [mount.container_path for mount in config.bind_mounts if mount.container_path != mount.host_path]
 
 
 def _is_set(given: Any, path: str) -> bool:

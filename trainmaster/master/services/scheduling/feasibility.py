@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.access.accounts import account_on
 from trainmaster.master.services.clusters.clusters import ServedPool
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.scheduling.job_spec import JobSpecs
+from trainmaster.master.values.configs import JobConfig
 
 EXCEEDED = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
 # Words that clients of Determined search for in a refusal.
@@ -27,14 +25,12 @@ class Feasibility:
         self._clusters = master.clusters
         self._job_specs = JobSpecs(master)
 
-    def refuse_impossible(
-        self, served: ServedPool, config: Mapping[str, Any], owner_id: int, workspace_id: int
-    ) -> None:
+    def refuse_impossible(self, served: ServedPool, config: JobConfig, owner_id: int, workspace_id: int) -> None:
         """Raises Invalid with the reasons why a job of `config` can never run in the pool `served`. Being larger than
         the pool is a reason unless the site lets such jobs wait (`launch_error: false`); a job that must fit on one
         node never waits for that."""
-        slots, total = slots_of(config), served.pool.slots_total
-        one_node = bool(config["resources"].get("is_single_node"))
+        slots, total = config.slots, served.pool.slots_total
+        one_node = bool(config.resources.is_single_node)
         too_many = slots > (served.pool.slots_per_node if one_node and served.pool.slots_per_node else total)
         waits = too_many and not one_node and not self._settings.launch_error
         sample = Allocation(
@@ -52,17 +48,11 @@ class Feasibility:
             known = f"{_ONE_NODE if one_node else _TOGETHER}: " if too_many else ""
             raise Invalid(known + " ".join(complaints))
 
-    def launch_warnings(self, config: Mapping[str, Any]) -> list[str]:
+    def launch_warnings(self, config: JobConfig) -> list[str]:
         """Warnings about a new experiment or task that clients show to the user, by Determined's names."""
-        slots, pool = slots_of(config), config["resources"]["resource_pool"]
+        slots, pool = config.slots, config.resources.resource_pool
         exceeded = slots and slots > self._clusters.resolve(pool, slots).pool.slots_total
         return [EXCEEDED] if exceeded else []
-
-
-def slots_of(config: Mapping[str, Any]) -> int:
-    """The slots that an experiment's trial, or a task, requests."""
-    resources = config["resources"]
-    return int(resources["slots_per_trial"] if "slots_per_trial" in resources else resources["slots"])
 
 
 def shortage(served: ServedPool, slots: int) -> str:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from trainmaster.config.environment import Environment
 from trainmaster.config.secrets import for_job
 from trainmaster.dispatchers.base import (
     BindMount,
@@ -28,6 +29,7 @@ from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.services.access.identity import Identities
 from trainmaster.master.services.clusters.clusters import ServedPool
 from trainmaster.master.services.context import MasterContext
+from trainmaster.master.values.configs import JobConfig, StoredConfig
 from trainmaster.runtime.job import MASTER_CERTIFICATE, RUNTIME, SHARED_CONTEXT
 
 SHARED_FS = "/determined_shared_fs"
@@ -50,7 +52,7 @@ class JobSpecs:
         self,
         served: ServedPool,
         allocation: Allocation,
-        config: Mapping[str, Any],
+        config: JobConfig,
         secrets: Mapping[str, str] = MappingProxyType({}),
         context: SharedFile | None = None,
     ) -> JobSpec:
@@ -58,8 +60,8 @@ class JobSpecs:
         files where it comes with the folder. The same inputs give the same job, byte for byte."""
         dispatcher = served.cluster.dispatcher
         traits = dispatcher.traits
-        section = config.get(traits.user_section or dispatcher.kind) or {}
-        resources, environment = config["resources"], config.get("environment") or {}
+        section = traits.user_section or dispatcher.kind
+        resources, environment = config.resources, config.environment
         site = served.cluster.settings_of(served.pool.name, served.partition)
         announcement = served.cluster.announcement
         job = {
@@ -89,21 +91,21 @@ class JobSpecs:
             pool=served.partition,
             slots=allocation.slots,
             slot_type=served.pool.slot_type,
-            slots_per_node=section.get("slots_per_node"),
-            single_node=bool(resources.get("is_single_node")),
+            slots_per_node=config.slots_per_node(section),
+            single_node=bool(resources.is_single_node),
             container=ContainerSpec(
                 runtime=served.cluster.container_runtime,
                 image=image_for(config, devices_of(allocation.slots, served.pool.slot_type.value)),
                 binds=tuple(_binds(config)),
-                shm_size=resources.get("shm_size") or site.shm_size,
+                shm_size=resources.shm_size or site.shm_size,
                 network_mode=site.network_mode,
-                force_pull=bool(environment.get("force_pull_image")),
+                force_pull=environment.force_pull_image,
                 devices=tuple(
-                    DeviceMount(device["host_path"], device["container_path"], device.get("mode") or "rwm")
-                    for device in resources.get("devices") or ()
+                    DeviceMount(device.host_path, device.container_path, device.mode or "rwm")
+                    for device in resources.devices
                 ),
-                add_capabilities=tuple(environment.get("add_capabilities") or ()),
-                drop_capabilities=tuple(environment.get("drop_capabilities") or ()),
+                add_capabilities=tuple(environment.add_capabilities),
+                drop_capabilities=tuple(environment.drop_capabilities),
                 root_capabilities=SSHD if HOST_KEY in secrets else (),
             ),
             files={
@@ -121,13 +123,13 @@ class JobSpecs:
                 **{f"secrets/{name}": StagedFile(text.encode()) for name, text in secrets.items()},
             },
             labels=labels(served.cluster.facts.project_source, config),
-            options=section,
+            options=config.options_of(section),
             walltime_grace=served.cluster.facts.walltime_grace,
-            trains="searcher" in config,
+            trains=isinstance(config, StoredConfig),
             user=allocation.run_as,
-            priority=resources.get("priority") or served.pool.default_priority,
-            weight=float(resources.get("weight") or 1.0),
-            max_slots=resources.get("max_slots"),
+            priority=resources.priority or served.pool.default_priority,
+            weight=config.weight,
+            max_slots=resources.max_slots,
             group=allocation.task_id.partition(".")[0],
         )
 
@@ -137,33 +139,32 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _login_file(traits: Traits, environment: Mapping[str, Any]) -> dict[str, StagedFile]:
-    given = {key: value for key, value in (environment.get("registry_auth") or {}).items() if value}
+def _login_file(traits: Traits, environment: Environment) -> dict[str, StagedFile]:
+    login = environment.registry_auth
+    given = {key: value for key, value in login.model_dump().items() if value} if login is not None else {}
     if not given or JobFeature.REGISTRY_LOGIN not in traits.supports:
         return {}
     return {REGISTRY_LOGIN: StagedFile(json.dumps(given).encode())}
 
 
-def labels(source: str, config: Mapping[str, Any]) -> tuple[str, ...]:
+def labels(source: str, config: JobConfig) -> tuple[str, ...]:
     """Labels for the scheduler's accounting, from the sources in `job_project_source`."""
     if source in ("project", "workspace"):
-        return (str(config[source]),) if config.get(source) else ()
+        name = config.project if source == "project" else config.workspace
+        return (name,) if name else ()
     if source.partition(":")[0] == "label":
         prefix = source.partition(":")[2]
-        found = [name for name in config.get("labels") or () if name.startswith(prefix)]
-        return tuple(sorted(name.removeprefix(prefix) for name in found))
+        return tuple(sorted(name.removeprefix(prefix) for name in config.labels if name.startswith(prefix)))
     return ()
 
 
-def image_for(config: Mapping[str, Any], slot_type: str) -> str:
-    image = (config.get("environment") or {}).get("image") or ""
-    return str(image.get(slot_type) or image.get("cpu") or "") if isinstance(image, Mapping) else str(image)
+def image_for(config: JobConfig, slot_type: str) -> str:
+    return str(getattr(config.environment.image, slot_type, config.environment.image.cpu))
 
 
-def environment_for(config: Mapping[str, Any], slot_type: str) -> dict[str, str]:
+def environment_for(config: JobConfig, slot_type: str) -> dict[str, str]:
     """The user's variables; `NAME` alone and `NAME=` are empty, and a value may hold further `=` signs."""
-    found = (config.get("environment") or {}).get("environment_variables") or []
-    entries = found.get(slot_type) or [] if isinstance(found, Mapping) else found
+    entries: list[str] = getattr(config.environment.environment_variables, slot_type, [])
     return dict(entry.partition("=")[::2] for entry in entries)
 
 
@@ -198,10 +199,10 @@ def work_for(
             "steps_completed": 0,
             "latest_checkpoint": str(latest) if latest else None,
         },
-        "config": in_order(for_job(config)),
-        "entrypoint": launched(config["entrypoint"]),
+        "config": in_order(for_job(config.to_json())),
+        "entrypoint": launched(config.entrypoint),
         "environment": environment_for(config, devices_of(allocation.slots, slot_type)),
-        "checkpoint_storage": config["checkpoint_storage"],
+        "checkpoint_storage": storage.to_json() if (storage := config.checkpoint_storage) else None,
         "num_nodes": allocation.num_nodes,
         "owner": owner,
         "context_size": experiment.context_size,
@@ -223,23 +224,23 @@ def devices_of(slots: int, slot_type: str) -> str:
     return slot_type if slots else "cpu"
 
 
-def _binds(config: Mapping[str, Any]) -> list[BindMount]:
+def _binds(config: JobConfig) -> list[BindMount]:
     """The mounts. A relative target is below the folder in which the job starts."""
-    named = str(config.get("work_dir") or "")
+    named = config.work_dir or ""
     work_dir = named if named.startswith("/") and "$" not in named else WORK_DIR
     binds = [
         BindMount(
-            mount["host_path"],
-            posixpath.join(work_dir, mount["container_path"]),
-            bool(mount.get("read_only")),
+            mount.host_path,
+            posixpath.join(work_dir, mount.container_path),
+            mount.read_only,
         )
-        for mount in config.get("bind_mounts") or ()
+        for mount in config.bind_mounts
     ]
-    storage = config.get("checkpoint_storage")
-    if storage is not None and storage["type"] == "shared_fs":
+    storage = config.checkpoint_storage
+    if storage is not None and storage.type == "shared_fs":
         # Under the same path inside and outside, so that a checkpoint's path means the same to everyone; and where
         # Determined's containers have it.
-        binds.append(BindMount(storage["host_path"], storage["host_path"]))
+        binds.append(BindMount(storage.host_path, storage.host_path))
         if all(bind.container_path.rstrip("/") != SHARED_FS for bind in binds):
-            binds.append(BindMount(storage["host_path"], SHARED_FS))
+            binds.append(BindMount(storage.host_path, SHARED_FS))
     return binds

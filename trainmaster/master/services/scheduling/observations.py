@@ -23,6 +23,7 @@ from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling.submission import explain, mark_submitted
 from trainmaster.master.services.store import wake
+from trainmaster.master.values.observed import ObservedJob
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +32,7 @@ TAKEN_AT_ONCE = 200  # attempts whose changes are stored in one transaction: eac
 MOST_FORGERIES = 1000  # forgeries that are remembered, so that each is logged once
 HELD_BACK = "The trial waits with it, and continues in another attempt when the job is released."
 REQUEUED = "The scheduler ended the job and put it back into its queue."
-EXPECTED_START = "expected_start"  # in `observed`: epoch seconds
-FIRST_ESTIMATE = "estimated"  # in `observed`: the first `expected_start`
 ESTIMATE_STEP = 60.0  # seconds
-DOUBLES = "doubles"  # in `observed`: jobs under the token that are being removed, and get no lease
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours without a row is left alone
 
 
@@ -181,8 +179,8 @@ class Observations:
         with self._store.transaction() as session:
             row = session.get(Allocation, allocation_id, with_for_update=True)
             if row is not None and row.lease_job is None:
-                known = row.observed or {}
-                row.observed = {**known, DOUBLES: sorted({*known.get(DOUBLES, ()), *(o.job_id for o in others)})}
+                known = row.observed or ObservedJob()
+                row.observed = known.updated(doubles=tuple(sorted({*known.doubles, *(o.job_id for o in others)})))
             worker = row.lease_job if row is not None else None
         return (_ref(o) for o in others if o.job_id != worker)
 
@@ -202,11 +200,15 @@ class _Live(NamedTuple):
     version: str
 
     @property
-    def observed(self) -> Mapping[str, Any]:
-        return (_read(self.said) if self.said else None) or {}
+    def observed(self) -> ObservedJob:
+        return _read(self.said or "{}")
 
 
-_read = lru_cache(1000)(json.loads)
+@lru_cache(1000)
+def _read(text: str) -> ObservedJob:
+    return ObservedJob.from_json(json.loads(text) or {})
+
+
 _VERSION = cast(literal_column("allocations.xmin"), Text)  # PostgreSQL's: the transaction that wrote the row
 _LIVE = (
     Allocation.id,
@@ -266,8 +268,8 @@ def _is_news(known: _Live, seen: Observation | None, taken_at: float) -> bool:
     before = known.observed
     return (
         known.observed_state != seen.state.value
-        or any(before.get(key) != value for key, value in _record_of(seen).items())
-        or _is_other_estimate(before.get(EXPECTED_START), seen.expected_start, taken_at)
+        or before.updated(**_record_of(seen)) != before
+        or _is_other_estimate(before.expected_start, seen.expected_start, taken_at)
     )
 
 
@@ -288,7 +290,7 @@ def _record_of(seen: Observation) -> dict[str, Any]:
         "raw": seen.raw_state,
         "reason": seen.reason,
         "text": seen.explanation,
-        "nodes": list(seen.nodes),
+        "nodes": tuple(seen.nodes),
         "ends_at": seen.ends_at,
         "never": seen.never,
         "taken_back_at": seen.taken_back_at,
@@ -296,18 +298,17 @@ def _record_of(seen: Observation) -> dict[str, Any]:
     }
 
 
-def _estimates(seen: Observation, before: Mapping[str, Any]) -> dict[str, float]:
+def _estimates(seen: Observation, before: ObservedJob) -> dict[str, Any]:
     """When a waiting job is expected to start, and the first such estimate: what became of it says how good the
     scheduler's estimates are."""
-    first = before.get(FIRST_ESTIMATE, seen.expected_start)
-    found = {EXPECTED_START: seen.expected_start, FIRST_ESTIMATE: first}
-    return {key: at for key, at in found.items() if at is not None}
+    first = seen.expected_start if before.estimated is None else before.estimated
+    return {"expected_start": seen.expected_start, "estimated": first}
 
 
-def _about_the_end(seen: Observation, before: Mapping[str, Any], alive_at: float | None) -> dict[str, Any]:
+def _about_the_end(seen: Observation, before: ObservedJob, alive_at: float | None) -> dict[str, Any]:
     """What `cancellation.doubt` weighs. Only of ended jobs: the records of thousands of waiting ones are alike, and
     parsed once. A job that is being ended is no longer alive."""
-    last = before.get("alive_at") or alive_at
+    last = before.alive_at or alive_at
     if seen.state is JobState.FAILED:
         return {"signal": signal_of(seen.exit_code, seen.exit_signal)}
     if seen.state is not JobState.CANCELLED:
@@ -331,18 +332,19 @@ def _take_observation(
         seen = replace(seen, state=JobState.PREEMPTED, explanation=REQUEUED)
     if seen.state is JobState.UNKNOWN or (seen.state.rank < before.rank and not held):
         return  # an unknown state, or an observation that is older than the row
-    record = _record_of(seen) | _estimates(seen, allocation.observed or {})
-    if DOUBLES in (allocation.observed or {}):
-        record[DOUBLES] = (allocation.observed or {})[DOUBLES]
-    if seen.never:
-        record["never_since"] = (allocation.observed or {}).get("never_since") or epoch(now())
-    if seen.state.terminal:
-        record["ended_seen_at"] = (allocation.observed or {}).get("ended_seen_at") or epoch(now())
+    known = allocation.observed or ObservedJob()
     alive_at = pending.alive_at.get(allocation.id) or (epoch(observed_at) if observed_at else None)
-    record |= _about_the_end(seen, allocation.observed or {}, alive_at)
-    if seen.state is JobState.CANCELLED:
-        record["controller_started_at"] = pending.controller_started_at
-    allocation.observed_state, allocation.observed = seen.state.value, record
+    allocation.observed = ObservedJob(
+        **_record_of(seen),
+        **_estimates(seen, known),
+        **_about_the_end(seen, known, alive_at),
+        doubles=known.doubles,
+        never_since=(known.never_since or epoch(now())) if seen.never else None,
+        ended_seen_at=(known.ended_seen_at or epoch(now())) if seen.state.terminal else None,
+        controller_started_at=pending.controller_started_at if seen.state is JobState.CANCELLED else None,
+        unknown=known.unknown,
+    )
+    allocation.observed_state = seen.state.value
     if state := _PROGRESS.get(seen.state):
         allocation.state = later(AllocationState(allocation.state), state).value
     if seen.exit_code is not None and seen.state.terminal:

@@ -132,15 +132,15 @@ class PoolHealth:
         blamed: dict[str, set[int]] = defaultdict(set)
         with self._store.autocommit() as session:
             for trial, observed in session.execute(_LOST_NODES, {"cluster": cluster, "since": since}):
-                for node in (observed or {}).get("nodes") or ():
+                for node in observed.nodes if observed is not None else ():
                     blamed[str(node)].add(trial or 0)
             row = session.execute(_BLOCKED_FOR, {"attempt": allocation_id}).first()
             trial_id, forbidden = (row.id, list(row.blocked_nodes)) if row else (None, [])
             for exits in session.scalars(_UNFIT_FOR, {"cluster": cluster, "since": since, "trial": trial_id}):
                 # A job's report on its nodes counts for its own trial only: any user could forge it.
-                for said in exits.values():
-                    if said.get("exit_code") == UNFIT and not said.get("began", True) and said.get("node_name"):
-                        blamed[str(said["node_name"])].add(trial_id or 0)
+                for record in exits:
+                    if record.exit_code == UNFIT and not record.began and record.node_name:
+                        blamed[record.node_name].add(trial_id or 0)
             if trial_id is not None and forbidden:
                 _refuse_if_too_few_are_left(session, pool, _needed(pool, slots), trial_id, forbidden)
         for node in forbidden:

@@ -4,10 +4,9 @@ tasks. The first three take effect only where the master schedules itself; a poo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -32,6 +31,7 @@ from trainmaster.master.services.orchestration.task_orchestrator import locked_t
 from trainmaster.master.services.organisation import pool_bindings, site_policies
 from trainmaster.master.services.scheduling.feasibility import Feasibility
 from trainmaster.master.services.store import wake
+from trainmaster.master.values.configs import StoredConfig, StoredTask
 
 ABSENT = "There is no job {} that has not ended; `det job list` shows those there are."
 PRIORITIES = range(1, 100)
@@ -60,7 +60,7 @@ class _Entry:
     workspace_id: int
     pool: str
     slots: int
-    config: Mapping[str, Any]
+    config: StoredConfig | StoredTask
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ class QueueControl:
         anchor_id = wanted.ahead_of or wanted.behind_of
         anchor = self._find(anchor_id) if anchor_id else None
         # A job that goes ahead of another takes its priority.
-        priority = anchor.config["resources"].get("priority") if anchor else wanted.priority
+        priority = anchor.config.resources.priority if anchor else wanted.priority
         self._apply_policies(entry, priority)
         target = None
         if wanted.resource_pool is not None and wanted.resource_pool != entry.pool:
@@ -135,7 +135,7 @@ class QueueControl:
             self._configure(entry, priority=wanted.priority, weight=wanted.weight)
         if hub is not None and (anchor := plan.anchor) is not None:
             _ask(lambda: hub.move(entry.group, anchor.group, ahead=bool(wanted.ahead_of)))
-            priority = anchor.config["resources"].get("priority")
+            priority = anchor.config.resources.priority
             if priority is not None:
                 self._configure(entry, priority=priority)
 
@@ -151,7 +151,7 @@ class QueueControl:
             task = session.scalar(tasks.where(Task.job_id == key, Standalone.end_time.is_(None))) if not found else None
         if found is not None:
             row, workspace_id = found
-            slots = int(row.config["resources"]["slots_per_trial"])
+            slots = row.config.slots
             return _Entry(str(row.id), row.id, row.owner_id, workspace_id, row.resource_pool, slots, row.config)
         if task is not None:
             return _entry_of(task)
@@ -161,7 +161,7 @@ class QueueControl:
         """Raises Invalid."""
         if priority is None:
             return
-        asked = {**entry.config, "resources": {**entry.config["resources"], "priority": priority}}
+        asked = entry.config.with_resources(priority=priority).to_json()
         with self._store.transaction() as session:
             site_policies.refuse(session, entry.workspace_id, asked, entry.workload)
 
@@ -169,7 +169,7 @@ class QueueControl:
         """Changes the configuration for future attempts."""
         given = {key: value for key, value in changes.items() if value is not None}
         with self._store.transaction() as session, self._changing(session, entry) as row:
-            row.config = {**row.config, "resources": {**row.config["resources"], **given}}
+            row.config = row.config.with_resources(**given)
 
     @contextmanager
     def _changing(self, session: Session, entry: _Entry) -> Iterator[Experiment | Standalone]:
@@ -202,7 +202,7 @@ class _Plan:
 
 
 def _entry_of(task: Standalone) -> _Entry:
-    slots = int(task.config["resources"]["slots"])
+    slots = task.config.slots
     return _Entry(task.task_id, None, task.owner_id, task.workspace_id, task.pool, slots, task.config)
 
 
@@ -239,7 +239,7 @@ def _move_to_pool(orchestrator: ExperimentOrchestrator, pool: str) -> None:
     preemption."""
     row = orchestrator.row
     row.resource_pool = pool
-    row.config = {**row.config, "resources": {**row.config["resources"], "resource_pool": pool}}
+    row.config = row.config.with_resources(resource_pool=pool)
     query = (
         select(Allocation)
         .join(Trial, Trial.id == Allocation.trial_id)
@@ -251,7 +251,7 @@ def _move_to_pool(orchestrator: ExperimentOrchestrator, pool: str) -> None:
         if allocation.submission == SubmissionState.NEW:
             allocation.pool, allocation.dispatcher = pool, ""
         else:
-            timeout = row.config.get("preemption_timeout") or orchestrator.settings.preemption_timeout
+            timeout = row.config.preemption_timeout or orchestrator.settings.preemption_timeout
             orchestrator.preempt(allocation, why, float(timeout))
         orchestrator.say(allocation.task_id, f"It goes to pool {pool} from now on.")
     wake(orchestrator.session, "controller")

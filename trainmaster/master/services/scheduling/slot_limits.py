@@ -13,6 +13,7 @@ from trainmaster.master.lifecycle.states import SubmissionState
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling.submission import explain
+from trainmaster.master.values.configs import StoredConfig
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,12 @@ class SlotLimits:
     def of_experiments(self, cluster: str, under_way: Collection[str]) -> dict[int, SlotLimit]:
         """The limits of the experiments that have one and of which something waits to be submitted to the cluster, by
         experiment. `under_way`: allocations that are about to be submitted, though their rows may not show it yet."""
-        resources = Experiment.config["resources"]
-        limit = resources["max_slots"].as_float()
+        resources = Experiment.config[StoredConfig.RESOURCES]
+        limit = resources[StoredConfig.MAX_SLOTS].as_float()
         holds = (Allocation.submission != SubmissionState.NEW.value) | Allocation.id.in_(under_way)
         held = func.coalesce(func.sum(Allocation.slots).filter(holds), 0)
         query = (
-            select(Experiment.id, limit, held, resources["slots_per_trial"].as_float())
+            select(Experiment.id, limit, held, resources[StoredConfig.SLOTS_PER_TRIAL].as_float())
             .outerjoin(Trial, (Trial.experiment_id == Experiment.id) & Trial.end_time.is_(None))
             .outerjoin(Allocation, (Allocation.trial_id == Trial.id) & Allocation.ended_at.is_(None))
             .where(Experiment.id.in_(_waiting(cluster, Trial.experiment_id)), limit.is_not(None))

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 from sqlalchemy import case, func, select, update
 from sqlalchemy.orm import Session
@@ -24,6 +23,7 @@ from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling import task_spec
 from trainmaster.master.services.scheduling.feasibility import shortage
+from trainmaster.master.values.configs import JobConfig
 
 SHORTAGE_DELAY = 15.0  # seconds between two checks of whether a pool has become large enough
 
@@ -34,7 +34,7 @@ class PendingSubmission:
 
     allocation: Allocation
     served: ServedPool
-    config: Mapping[str, Any]
+    config: JobConfig
     secrets: Mapping[str, str] = field(default_factory=dict)  # for the job's folder, by name
     first: bool = True  # it has not been tried before
     experiment_id: int | None = None
@@ -208,7 +208,7 @@ class Submissions:
             )
 
 
-def _job_of(session: Session, allocation: Allocation) -> tuple[int | None, int, Mapping[str, Any], Mapping[str, str]]:
+def _job_of(session: Session, allocation: Allocation) -> tuple[int | None, int, JobConfig, Mapping[str, str]]:
     """The experiment, the size of its files, the configuration, and the secrets of a job."""
     if allocation.trial_id is None:
         return None, 0, *task_spec.job_of(session, allocation)

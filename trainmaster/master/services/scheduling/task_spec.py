@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -16,13 +15,14 @@ from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.files import archives
 from trainmaster.master.services.orchestration.task_orchestrator import NOTEBOOK, SHELL, TENSORBOARD
 from trainmaster.master.services.scheduling.job_spec import HOST_KEY, devices_of, environment_for, in_shell
+from trainmaster.master.values.configs import StoredTask
+from trainmaster.master.values.stored import Json
 
-Json = dict[str, Any]
 _PYTHON = ("python3", "-m")
 _STAGED = (HOST_KEY, "authorized_keys")  # keys of a task's secrets that its job needs
 
 
-def job_of(session: Session, allocation: Allocation) -> tuple[Json, dict[str, str]]:
+def job_of(session: Session, allocation: Allocation) -> tuple[StoredTask, dict[str, str]]:
     """The configuration of an attempt's task, and the files in its job's folder `secrets`."""
     found = session.execute(
         select(Standalone.config, Standalone.secrets).where(Standalone.task_id == allocation.task_id)
@@ -43,7 +43,7 @@ def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
     return {
         "task_type": task.kind,
         "trial": None,
-        "config": for_job(task.config),
+        "config": for_job(task.config.to_json()),
         "entrypoint": _in_folder(_work_dir(task.config, allocation, owner), _program(task)),
         "environment": environment_for(task.config, devices_of(allocation.slots, slot_type)),
         "checkpoint_storage": {},
@@ -57,13 +57,13 @@ def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
 
 def _program(task: Standalone) -> list[str]:
     if task.kind == NOTEBOOK:
-        return [*_PYTHON, "trainmaster.launchers.notebook", "--idle", str(task.config["notebook_idle_type"])]
+        return [*_PYTHON, "trainmaster.launchers.notebook", "--idle", task.config.notebook_idle_type]
     if task.kind == SHELL:
         return [*_PYTHON, "trainmaster.launchers.shell"]
     if task.kind == TENSORBOARD:
         folders = [f"--show={name}={path}" for name, path in ((task.shows or {}).get("folders") or {}).items()]
-        return [*_PYTHON, "trainmaster.launchers.tensorboard", *folders, "--", *task.config["tensorboard_args"]]
-    given = in_shell(task.config["entrypoint"] or "")
+        return [*_PYTHON, "trainmaster.launchers.tensorboard", *folders, "--", *task.config.tensorboard_args]
+    given = in_shell(task.config.entrypoint or "")
     return ["sh", "-c", given] if isinstance(given, str) else list(given)
 
 
@@ -76,6 +76,6 @@ def _in_folder(folder: str, program: Sequence[str]) -> list[str]:
     return ["sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", folder, *program] if folder else list(program)
 
 
-def _work_dir(config: Mapping[str, Any], allocation: Allocation, owner: str) -> str:
+def _work_dir(config: StoredTask, allocation: Allocation, owner: str) -> str:
     known = {"DET_USER": owner, "AGENT_USER": allocation.run_as or owner}
-    return re.sub(r"\$\{?(DET_USER|AGENT_USER)\b\}?", lambda found: known[found[1]], config.get("work_dir") or "")
+    return re.sub(r"\$\{?(DET_USER|AGENT_USER)\b\}?", lambda found: known[found[1]], config.work_dir or "")

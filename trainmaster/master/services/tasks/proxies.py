@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 
+from trainmaster.config.environment import ProxyPort
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, AllocationNode, Experiment, Project, Trial
 from trainmaster.master.services import addresses
@@ -26,6 +27,8 @@ from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import NOTEBOOK, SERVICES, SHELL, TENSORBOARD
 from trainmaster.master.services.store import wake
 from trainmaster.master.services.tasks.listeners import LISTENERS
+from trainmaster.master.values.configs import JobConfig
+from trainmaster.master.values.stored import section_of
 
 TRIAL = "TRIAL"
 NOT_THERE = "Nothing listens in the task {}: it may not be ready yet, or it has ended."
@@ -128,9 +131,9 @@ class JobServices:
             .where(AllocationNode.allocation_id == Allocation.id)
             .scalar_subquery()
         )
-        config = func.coalesce(Experiment.config, Standalone.config, type_=Standalone.config.type)
+        config = func.coalesce(Experiment.config, Standalone.config, type_=JSONB)
         query = (
-            select(Allocation, Standalone.kind, workspace, config["environment"]["proxy_ports"], peers)
+            select(Allocation, Standalone.kind, workspace, config[JobConfig.ENVIRONMENT][JobConfig.PROXY_PORTS], peers)
             .outerjoin(Trial, Trial.id == Allocation.trial_id)
             .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
             .outerjoin(Project, Project.id == Experiment.project_id)
@@ -161,15 +164,13 @@ class JobServices:
             secret = service_secret(token) if kind == NOTEBOOK else ""
             shell = kind == SHELL
             return JobService(*facts, own, *job, tcp=shell, open=shell, prefixed=not shell, secret=secret)
-        wanted = [
-            entry for entry in ports if entry["proxy_port"] == port or (not port and entry.get("default_service_id"))
-        ]
+        open_ports = [section_of(ProxyPort, stored) for stored in ports]
+        wanted = [each for each in open_ports if each.proxy_port == port or (not port and each.default_service_id)]
         if not wanted:
             return None
-        entry: Mapping[str, Any] = wanted[0]
-        tcp = bool(entry.get("proxy_tcp"))
-        unauthenticated = self._settings.open_services and bool(entry.get("unauthenticated"))
-        return JobService(*facts, int(entry["proxy_port"]), *job, tcp=tcp, open=unauthenticated)
+        entry = wanted[0]
+        unauthenticated = self._settings.open_services and entry.unauthenticated
+        return JobService(*facts, entry.proxy_port, *job, tcp=entry.proxy_tcp, open=unauthenticated)
 
     def enter(self, service: JobService, caller: Caller) -> None:
         """Checks that the caller may use a service. A TensorBoard only shows data; any other service runs commands, as

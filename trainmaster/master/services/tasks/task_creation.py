@@ -41,8 +41,9 @@ from trainmaster.master.services.organisation.projects import open_for
 from trainmaster.master.services.scheduling import effects
 from trainmaster.master.services.scheduling.feasibility import Feasibility
 from trainmaster.master.services.tasks import ssh_keys
+from trainmaster.master.values.configs import StoredTask
+from trainmaster.master.values.stored import Json
 
-Json = dict[str, Any]
 _ENDED = [state.value for state in TaskState if state.terminal]
 HOME = 1  # the workspace of tasks that name none
 WORDS: Mapping[str, str] = {
@@ -79,7 +80,7 @@ class Plan:
     was."""
 
     given: Json
-    config: Json
+    config: StoredTask
     served: ServedPool
     workspace_id: int
     project_id: int | None
@@ -141,19 +142,19 @@ class TaskCreation:
                 parent_id=order.parent_id or None,
                 forked_from=order.forked_from or None,
                 state=TaskState.ACTIVE.value,
-                description=config["description"],
+                description=config.description or "",
                 config=config,
                 given=found.given if order.kind == GENERIC else None,
                 pool=found.served.pool.name,
                 secrets=ssh_keys.make() if order.kind == SHELL else None,
                 pausable=order.pausable and order.kind == GENERIC,
-                idle_timeout=seconds_of(config["idle_timeout"] or 0) or None,
+                idle_timeout=seconds_of(config.idle_timeout or 0) or None,
                 attempts=0,
                 setbacks=0,
             )
             if order.kind == TENSORBOARD:
                 row.shows = event_files.shown(session, self._settings, caller, order.experiment_ids, order.trial_ids)
-                row.config = {**config, "bind_mounts": event_files.mounts(config["bind_mounts"], row.shows)}
+                row.config = config.updated(bind_mounts=event_files.mounts(config.bind_mounts, row.shows))
             session.add(row)
             session.flush()
             if source:
@@ -190,28 +191,29 @@ class TaskCreation:
             served = self._clusters.resolve(resources.resource_pool or usual, slots)
             pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
         fragments = [*shared, *self._defaults.of_pool(served.pool.name)]
-        config = site_policies.govern(_parsed(given, fragments), governing).to_json()
-        if left := masks(config):
+        config = StoredTask.of(site_policies.govern(_parsed(given, fragments), governing))
+        if left := masks(config.to_json()):
             raise Invalid(f"{left[0]} holds {MASK}, which tasks are shown with instead of the real value: write that.")
         self._defaults.check(config)
-        config["resources"] |= {"slots": slots, "resource_pool": served.pool.name}
-        if order.kind != GENERIC:
-            config["resources"]["is_single_node"] = True
+        one_node = {"is_single_node": True} if order.kind != GENERIC else {}
+        config = config.with_resources(slots=slots, resource_pool=served.pool.name, **one_node)
         site = served.cluster.settings_of(served.pool.name, served.partition)
-        config["work_dir"] = config["work_dir"] or site.work_dir or None
-        config["description"] = config["description"] or pet_name(WORDS[order.kind])
-        if config["idle_timeout"] is None:
-            usual_idle = {NOTEBOOK: self._settings.notebook_timeout, TENSORBOARD: self._settings.tensorboard_timeout}
-            config["idle_timeout"] = usual_idle.get(order.kind) or None
+        usual_idle = {NOTEBOOK: self._settings.notebook_timeout, TENSORBOARD: self._settings.tensorboard_timeout}
+        usual_timeout = usual_idle.get(order.kind) or None
+        config = config.updated(
+            work_dir=config.work_dir or site.work_dir or None,
+            description=config.description or pet_name(WORDS[order.kind]),
+            idle_timeout=usual_timeout if config.idle_timeout is None else config.idle_timeout,
+        )
         place = effects.JobPlace.of(served.cluster, schedules=self._clusters.schedules(served.cluster))
         unused = [*effects.unused(place, _mapping(given), order.kind), *_folder_goes(order.kind, config)]
         remarks = effects.remarks(place, config)
         return Plan(_mapping(given), config, served, workspace.id, project_id, unused, remarks)
 
 
-def _folder_goes(kind: str, config: Mapping[str, Any]) -> list[str]:
+def _folder_goes(kind: str, config: StoredTask) -> list[str]:
     """What to know about the folder that a notebook or shell begins in."""
-    if kind not in (NOTEBOOK, SHELL) or config["work_dir"]:
+    if kind not in (NOTEBOOK, SHELL) or config.work_dir:
         return []
     return [
         f"The folder in which the {kind.lower()} begins is removed when it ends. Keep what is to stay in another one, "
@@ -277,6 +279,6 @@ def _own_task(session: Session, caller: Caller, task_id: str, *, lock: bool = Fa
 
 def _copied(session: Session, caller: Caller, task_id: str) -> Json:
     source = _own_task(session, caller, task_id)
-    found = source.config if source.given is None else source.given
+    found = source.config.to_json() if source.given is None else source.given
     shown = found if caller.user_id == source.owner_id else masked(found)
     return {key: value for key, value in shown.items() if TaskConfig.has(key)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import ARRAY, Double, Text, cast, func, select, union_all
 from sqlalchemy.orm import Session
@@ -14,6 +13,8 @@ from trainmaster.master.db.tables import METRICS_OF, Allocation, AllocationNode,
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
+from trainmaster.master.values.exits import ExitRecord
+from trainmaster.master.values.observed import ObservedJob
 
 MOST = 1000  # attempts, the latest ones
 LATELY = 7 * 86400.0  # seconds for which estimates of the scheduler count
@@ -105,11 +106,11 @@ def expected_error(session: Session, pool: str) -> float | None:
     """The median of how many seconds too early or too late the scheduler's first expected starts were, of jobs that
     began lately; None: there were none."""
     a = Allocation.__table__.c
-    estimated = cast(a.observed["estimated"].as_string(), Double)
+    estimated = cast(a.observed[ObservedJob.ESTIMATED].as_string(), Double)
     error = func.abs(func.extract("epoch", a.leased_at) - estimated)
     began = a.leased_at > func.now() - func.make_interval(0, 0, 0, 0, 0, 0, LATELY)
     query = select(func.percentile_cont(0.5).within_group(error)).where(
-        a.pool == pool, began, a.observed.has_key("estimated")
+        a.pool == pool, began, a.observed.has_key(ObservedJob.ESTIMATED)
     )
     found = session.scalar(query)
     return None if found is None else round(float(found))
@@ -146,7 +147,7 @@ def _reached(kept: Mapping[int, tuple[int, int]], run: int) -> int:
 
 
 def _view(row: Allocation, nodes: Sequence[str], saved: Sequence[Saved], steps: _Steps) -> AttemptView:
-    observed: Mapping[str, Any] = row.observed or {}
+    observed = row.observed or ObservedJob()
     ran = 0.0
     if row.leased_at is not None:
         moment = now().timestamp()
@@ -155,18 +156,17 @@ def _view(row: Allocation, nodes: Sequence[str], saved: Sequence[Saved], steps: 
     waits = row.ended_at is None and row.leased_at is None
     return AttemptView(
         row=row,
-        nodes=list(nodes) or list(observed.get("nodes") or ()),
+        nodes=list(nodes) or list(observed.nodes),
         checkpoints=saved,
-        exits=[_exit(int(rank), exit) for rank, exit in sorted((row.exits or {}).items(), key=lambda one: int(one[0]))],
+        exits=[_exit(record) for record in sorted(row.exits, key=lambda record: record.node_rank)],
         trained_from=steps.first,
         trained_to=steps.last,
         lost_steps=steps.lost,
         slot_seconds=round(ran * row.slots, 1),
-        expected_start=observed.get("expected_start") if waits else None,
-        ends_at=observed.get("ends_at") if row.ended_at is None else None,
+        expected_start=observed.expected_start if waits else None,
+        ends_at=observed.ends_at if row.ended_at is None else None,
     )
 
 
-def _exit(rank: int, exit: Mapping[str, Any]) -> NodeExit:
-    code = exit.get("exit_code")
-    return NodeExit(rank, str(exit.get("node_name") or ""), code, str(exit.get("message") or "")[:1000])
+def _exit(record: ExitRecord) -> NodeExit:
+    return NodeExit(record.node_rank, record.node_name, record.exit_code, record.message[:1000])

@@ -31,6 +31,8 @@ from trainmaster.master.services.orchestration import stored_search
 from trainmaster.master.services.views import curves
 from trainmaster.master.services.views.curves import CurveGrid
 from trainmaster.master.services.views.experiment_table import LONGEST_TEXT, cell
+from trainmaster.master.values.observed import ObservedJob
+from trainmaster.master.values.search_goal import SearchGoal
 
 BASE = (
     "id",
@@ -64,34 +66,6 @@ MOST_HPARAMS = 200
 MOST_METRICS = 10_000
 SEARCHER = "searcher"  # who stops a trial
 MINUTE = 60
-
-
-@dataclass(frozen=True)
-class SearchGoal:
-    """What the search compares: a metric, and for how long a trial trains at most, in units of `time_metric`."""
-
-    metric: str
-    smaller_is_better: bool
-    time_metric: str
-    max_time: int | None
-    max_trials: int | None
-
-    @classmethod
-    def of(cls, config: Mapping[str, Any]) -> SearchGoal:
-        searcher = config["searcher"]
-        length = searcher.get("max_length")
-        units, most = searcher.get("time_metric") or "", searcher.get("max_time")
-        if isinstance(length, dict) and length:
-            units, most = next(iter(length.items()))
-        elif isinstance(length, int):
-            units, most = "batches", length
-        return cls(
-            str(searcher.get("metric") or ""),
-            searcher.get("smaller_is_better") is not False,
-            str(units or "batches"),
-            int(most) if most else None,
-            searcher.get("max_trials"),
-        )
 
 
 @dataclass(frozen=True)
@@ -149,7 +123,7 @@ class Boards:
             if not views:
                 raise NotFound(f"There is no experiment {experiment_id}.")
             view, row = views[0], views[0].row
-            goal = SearchGoal.of(row.config)
+            goal = row.config.searcher
             trials = _trials(session, row, goal)
             jobs = job_uses(session, Trial.experiment_id == row.id)
             brackets, numbers = _ranking(session, row)
@@ -165,9 +139,7 @@ class Boards:
         rows, saved = [], 0.0
         for trial in trials:
             use = jobs.get(trial.id, JobUse())
-            values, spared = _row(
-                trial, goal, use, places.get(trial.id), int(row.config["resources"]["slots_per_trial"])
-            )
+            values, spared = _row(trial, goal, use, places.get(trial.id), row.config.slots)
             rows.append([*values, *(cell(flat[trial.id].get(name)) for name in names)])
             saved += spared
         counts = Counter(_counted(dict(zip(BASE, values, strict=False)), goal) for values in rows)
@@ -180,7 +152,7 @@ class Boards:
             seconds_saved=saved if brackets else None,
             metrics=metrics,
             hparams=names,
-            hparam_types=types_of(row.config.get("hyperparameters") or {}),
+            hparam_types=types_of(row.config.hyperparameters),
             constants=constants,
             columns=[*BASE, *(f"hp.{name}" for name in names)],
             rows=rows,
@@ -207,7 +179,7 @@ def _trials(session: Session, row: Experiment, goal: SearchGoal) -> Sequence[Any
             t.searcher_metric.label("best"),
             t.best_validation["totalBatches"].label("best_steps"),
             validations[goal.metric]["last"].label("last"),
-            validations[goal.time_metric]["max"].label("units"),
+            validations[goal.units]["max"].label("units"),
             t.total_batches,
             t.progress,
             t.attempts,
@@ -245,16 +217,16 @@ def job_uses(session: Session, mine: Any) -> dict[int, JobUse]:
     )
     found = {}
     for row in session.execute(latest):
-        observed = row.observed or {}
+        observed = row.observed or ObservedJob()
         waits = row.ended_at is None and row.leased_at is None
         seconds, slot_seconds = sums.get(row.trial_id, (0.0, 0.0))
         found[row.trial_id] = JobUse(
             state="" if row.ended_at is not None else row.state,
             job=row.native_id,
-            nodes=list(observed.get("nodes") or ()),
+            nodes=list(observed.nodes),
             waits=row.explanation if waits else "",
             since=epoch(row.created_at) if waits else None,
-            expected_start=observed.get("expected_start") if waits else None,
+            expected_start=observed.expected_start if waits else None,
             seconds=seconds,
             slot_seconds=slot_seconds,
         )
@@ -315,8 +287,8 @@ def _row(trial: Any, goal: SearchGoal, use: JobUse, place: _Place | None, slots:
     pace = use.seconds / units if units and use.seconds else None
     stop = trial.stop or ""
     saved = 0.0
-    if stop == SEARCHER and pace is not None and goal.max_time and units < goal.max_time:
-        saved = (goal.max_time - units) * pace * slots
+    if stop == SEARCHER and pace is not None and goal.length and units < goal.length:
+        saved = (goal.length - units) * pace * slots
     values = [
         trial.id,
         state_of(trial.state, use.state),
@@ -359,7 +331,7 @@ def _queued(state: str) -> str:
 
 def _counted(values: Mapping[str, Any], goal: SearchGoal) -> str:
     """The state by which a trial is counted: STOPPED for one that the search stopped before its end."""
-    early = values["stop"] == SEARCHER and goal.max_time is not None and values["units"] < goal.max_time
+    early = values["stop"] == SEARCHER and goal.length is not None and values["units"] < goal.length
     return "STOPPED" if early and values["state"] == State.COMPLETED else str(values["state"])
 
 

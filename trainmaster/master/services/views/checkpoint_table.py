@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Double, cast, func, select
@@ -11,6 +11,7 @@ from trainmaster.master.db.tables import Checkpoint, Experiment, Trial
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.views.experiment_table import cell
+from trainmaster.master.values.storage import StorageRef
 
 MOST = 20_000  # rows
 COLUMNS = ("uuid", "trial", "steps", "metric", "size", "files", "state", "reported", "storage")
@@ -53,12 +54,11 @@ class CheckpointTable:
         return [[str(row[0]), row[1], row[2], cell(row[3]), *row[4:8], _place(row[8])] for row in found]
 
 
-def _place(storage: Mapping[str, Any] | None) -> str:
+def _place(storage: StorageRef | None) -> str:
     """Where it lies, in few words: `s3://bucket/prefix`, `shared_fs:/checkpoints`. No credentials."""
-    given = storage or {}
-    kind = str(given.get("type") or "")
-    where = next((str(given[leaf]) for leaf in _LEAVES if given.get(leaf)), "")
-    prefix = str(given.get("prefix") or given.get("storage_path") or "").strip("/")
+    given = storage or StorageRef({})
+    kind, prefix = given.type, given.prefix
+    where = next(filter(None, map(given.text, _LEAVES)), "")
     if kind in ("s3", "gcs", "azure"):
         return f"{kind}://" + "/".join(part for part in (where, prefix) if part)
     return f"{kind}:" + (f"{where.rstrip('/')}/{prefix}" if prefix else where)

@@ -307,15 +307,15 @@ def _settings(shown: Sequence[_Row], kind: str) -> tuple[list[Setting], int]:
 
 def _parts(one: _Row, kind: str) -> dict[tuple[str, str], Any]:
     """The settings of one thing by part and dotted name; secrets are masked."""
-    config = masked(one.experiment.config)
-    space = config.pop("hyperparameters", {})
+    shown = masked(one.experiment.config.to_json())
+    space = shown.pop("hyperparameters", {})
     hparams = one.trial.hparams if one.trial is not None else {}
-    config.pop("name", None)
-    config.pop("description", None)
+    shown.pop("name", None)
+    shown.pop("description", None)
     found = {("hyperparameters", name): value for name, value in flattened(hparams).items()}
     if kind == EXPERIMENTS:
-        config["hyperparameters"] = _ranges(space)
-    for name, value in flattened(config).items():
+        shown["hyperparameters"] = _ranges(space)
+    for name, value in flattened(shown).items():
         found["environment" if _of_environment(name.partition(".")[0]) else "configuration", name] = value
     return found
 

@@ -20,6 +20,7 @@ from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.experiments import ExperimentView
 from trainmaster.master.services.views import attempts_view
+from trainmaster.master.values.observed import ObservedJob
 
 MOST = 50  # of each list
 LATELY = dt.timedelta(days=7)  # for which a failure needs its owner
@@ -185,7 +186,7 @@ def _jobs(session: Session, ids: Sequence[int]) -> dict[int, _Jobs]:
     found: dict[int, _Jobs] = defaultdict(_Jobs)
     for key, seconds in session.execute(used):
         found[key].slot_seconds = seconds or 0.0
-    expected = cast(a.observed["expected_start"].as_string(), Double)
+    expected = cast(a.observed[ObservedJob.EXPECTED_START].as_string(), Double)
     waits = and_(a.leased_at.is_(None), a.state.not_in(_RUNNING))
     live = (
         select(

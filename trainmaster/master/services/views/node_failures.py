@@ -60,7 +60,7 @@ class NodeFailureList:
             rows = session.execute(query).all()
         for trial, cluster, observed, said, explained, at in rows:
             assert at is not None
-            nodes = (observed or {}).get("nodes") or ()
+            nodes = observed.nodes if observed is not None else ()
             # Of a job on several nodes the scheduler does not say which failed: a sentence may.
             named = [node for node in nodes if node in (said or explained)]
             for node in map(str, named or nodes):

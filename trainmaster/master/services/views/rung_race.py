@@ -23,7 +23,7 @@ from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
-from trainmaster.master.services.views.board import SearchGoal
+from trainmaster.master.values.search_goal import SearchGoal
 
 GOES_ON, STOPPED, TOP, FAILED = "goes on", "stopped", "top", "failed"
 
@@ -61,7 +61,7 @@ class RungRaces:
             row = session.get(Experiment, experiment_id)
             if row is None:
                 raise NotFound(f"There is no experiment {experiment_id}.")
-            goal = SearchGoal.of(row.config)
+            goal = row.config.searcher
             if row.unmanaged:
                 return RungRace(goal, (), ())
             try:
@@ -130,13 +130,13 @@ def _reports(session: Session, trials: Sequence[int], goal: SearchGoal) -> dict[
     """When each trial reported, and how long it had trained by then in units of the time metric; also what a later
     attempt reported again, since the first report counts."""
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    for trial, pieces in series.blocks(session, trials, Named("validation", goal.metric), goal.time_metric).items():
+    for trial, pieces in series.blocks(session, trials, Named("validation", goal.metric), goal.units).items():
         for piece in pieces:
             for place, micros in enumerate(piece.times):
                 units = piece.epoch(place)
                 found[trial].append((micros / 1e6, piece.steps[place] if units is None else units))
     m = METRICS_OF["validation"].c
-    value = m.metrics["validation_metrics"][goal.time_metric]
+    value = m.metrics["validation_metrics"][goal.units]
     replaced = select(m.trial_id, m.at, m.steps, value).where(m.archived, m.trial_id.in_(trials))
     for trial, at, steps, told in session.execute(replaced):
         found[trial].append((epoch(at), told if isinstance(told, int | float) else steps))

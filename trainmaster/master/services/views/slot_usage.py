@@ -18,6 +18,7 @@ from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial,
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.values.configs import JobConfig
 
 LONGEST = 3660  # days that one report may span
 
@@ -127,7 +128,12 @@ class SlotUsage:
         name = case((Trial.id.is_not(None), trial), else_=Standalone.description)
         config = func.coalesce(Experiment.config, Standalone.config, type_=JSONB)
         query = (
-            select(Allocation, name, config["resources"]["priority"], config["environment"]["proxy_ports"])
+            select(
+                Allocation,
+                name,
+                config[JobConfig.RESOURCES][JobConfig.PRIORITY],
+                config[JobConfig.ENVIRONMENT][JobConfig.PROXY_PORTS],
+            )
             .outerjoin(Trial, Trial.id == Allocation.trial_id)
             .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
             .outerjoin(Project, Project.id == Experiment.project_id)

@@ -1,0 +1,74 @@
+"""The `searcher` section of a stored configuration, as the master reads it for every searcher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainmaster.config.searcher import SearcherOptions
+
+_SMALLER_IS_BETTER = SearcherOptions.model_fields["smaller_is_better"].default
+
+
+@dataclass(frozen=True)
+class SearchGoal:
+    """What the search compares: a metric, and for how long a trial trains at most, in units of `time_metric`.
+
+    A searcher of a plugin has keys of its own: `section` holds them all, as they are stored.
+    """
+
+    name: str = "single"
+    metric: str = ""
+    smaller_is_better: bool = _SMALLER_IS_BETTER
+    time_metric: str = ""
+    max_time: int | None = None
+    max_length: int | Mapping[str, int] | None = None
+    max_trials: int | None = None
+    max_concurrent_trials: int | None = None
+    bracket_rungs: tuple[int, ...] = ()
+    num_rungs: int = 0
+    source_trial_id: int | None = None
+    source_checkpoint_uuid: str | None = None
+    section: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> SearchGoal:
+        return cls(
+            name=str(stored.get("name") or cls.name),
+            metric=str(stored.get("metric") or ""),
+            smaller_is_better=cls.smaller_is_better if (it := stored.get("smaller_is_better")) is None else bool(it),
+            time_metric=str(stored.get("time_metric") or ""),
+            max_time=int(stored.get("max_time") or 0) or None,
+            max_length=stored.get("max_length"),
+            max_trials=stored.get("max_trials"),
+            max_concurrent_trials=stored.get("max_concurrent_trials"),
+            bracket_rungs=tuple(stored.get("bracket_rungs") or ()),
+            num_rungs=int(stored.get("num_rungs") or 0),
+            source_trial_id=stored.get("source_trial_id"),
+            source_checkpoint_uuid=stored.get("source_checkpoint_uuid"),
+            section=stored,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The section as it is stored."""
+        return dict(self.section)
+
+    @property
+    def units(self) -> str:
+        """The units in which trials are measured."""
+        return self._length[0] or "batches"
+
+    @property
+    def length(self) -> int | None:
+        """For how many units a trial trains at most; None: it is not limited."""
+        return self._length[1]
+
+    @property
+    def _length(self) -> tuple[str, int | None]:
+        if isinstance(self.max_length, Mapping) and self.max_length:
+            units, most = next(iter(self.max_length.items()))
+            return str(units), int(most) if most else None
+        if isinstance(self.max_length, int):
+            return "batches", self.max_length or None
+        return self.time_metric, self.max_time
