@@ -129,4 +129,4 @@ def test_a_column_holds_null_and_values_and_reads_paths(engine: Engine) -> None:
     assert bound.process_result_value({"nodes": ["n1"]}, dialect) == ObservedJob(nodes=("n1",))
     assert bound.process_result_value(None, dialect) is None
     path = Experiment.config[StoredConfig.RESOURCES][StoredConfig.PRIORITY]
-    assert str(select(path).compile(dialect=dialect)).startswith("SELECT (experiments.config -> %(config_1)s")
+    assert str(select(path).compile(dialect=dialect)).startswith("SELECT experiments.config[%(param_1)s][%(param_2)s]")

@@ -1,4 +1,4 @@
-"""The types by which tables hold values as `jsonb`."""
+"""The types by which tables hold values as JSONB."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, TypeVar
 from sqlalchemy import type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
-from sqlalchemy.sql.operators import OperatorType, getitem
+from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from trainmaster.master.values.configs import StoredConfig, StoredTask
@@ -30,10 +30,8 @@ V = TypeVar("V", bound=Value)
 class _Paths(TypeDecorator.Comparator[Any], JSONB.Comparator[Any]):
     """Paths below the column are plain JSON."""
 
-    def operate(self, op: OperatorType, *other: Any, **more: Any) -> Any:
-        if op is getitem:
-            return type_coerce(self.expr, JSONB())[other[0]]
-        return super().operate(op, *other, **more)
+    def __getitem__(self, index: Any) -> Any:
+        return type_coerce(self.expr, JSONB())[index]
 
 
 class ValueColumn(TypeDecorator[V]):
