@@ -94,7 +94,7 @@ def latencies(reports: int = REPORTS) -> Sample:
         }
         number = client.create_experiment(json.dumps(config), files(train__py=_TRAINING)).id
         page = visit.open(f"experiments/{number}?table=1")
-        page.locator(".fresh.live").wait_for()
+        page.locator(".freshness.live").wait_for()
         page.evaluate(_WATCH)
         page.wait_for_function("reports => window.seen.at(-1)?.[0] === reports", arg=reports, timeout=reports * 3_000)
         seen: list[tuple[float, float]] = page.evaluate("window.seen")

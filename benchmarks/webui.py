@@ -188,7 +188,7 @@ def _listed(page: Page) -> None:
 
 
 def _home(page: Page) -> None:
-    page.locator(".home-list").first.wait_for()
+    page.locator(".item-list").first.wait_for()
 
 
 # -- peers --------------------------------------------------------------------------------------------------------

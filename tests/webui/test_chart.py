@@ -87,8 +87,11 @@ def test_it_is_saved_for_a_paper_with_its_data(chart: Page, pictures: Path) -> N
         download.value.save_as(pictures / f"saved-{item.replace(', ', '-').replace(' ', '-')}")
     svg = ET.fromstring((pictures / "saved-SVG-one-column").read_text())
     space = "{http://www.w3.org/2000/svg}"
-    assert (svg.get("width"), svg.get("font-size")) == ("85mm", "8")
-    assert len([one for one in svg.iter(f"{space}path") if one.get("stroke-linejoin")]) == 5
+    pixels = float((svg.get("viewBox") or "").split()[2])
+    (size,) = {float(text.get("font-size", "0")) for text in svg.iter(f"{space}text")}
+    assert svg.get("width") == "85mm"
+    assert size * 85 / pixels * 72 / 25.4 == pytest.approx(8, abs=0.01), "points of the type on paper"
+    assert len([path for path in svg.iter(f"{space}path") if path.get("d", "").count("L") > 20]) == 5
     inside = list(csv.reader((svg.findtext(f"{space}metadata") or "").splitlines()))
     outside = list(csv.reader((pictures / "saved-CSV").read_text().splitlines()))
     assert inside == outside

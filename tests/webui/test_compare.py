@@ -34,7 +34,7 @@ def best_of(visitor: Visit, experiment: int, how_many: int) -> list[int]:
 
 
 def heads(page: Page) -> list[str]:
-    return page.locator(".compare-thing .compare-title a").all_inner_texts()
+    return page.locator(".compare-column .compare-title a").all_inner_texts()
 
 
 def row(page: Page, name: str) -> list[str]:
@@ -45,7 +45,7 @@ def test_what_differs_between_trials(visitor: Visit, searches: Searches, picture
     ids = best_of(visitor, searches.large, 3)
     page = visitor.open(f"compare?trials={','.join(map(str, ids))}")
     expect(page.get_by_role("heading", level=1)).to_have_text("3 trials compared")
-    expect(page.locator(".compare-thing")).to_have_count(3)
+    expect(page.locator(".compare-column")).to_have_count(3)
     assert heads(page) == [f"trial {one}" for one in ids]
     expect(page.get_by_role("row", name=re.compile("^lr"))).to_be_visible()
     assert page.get_by_role("row", name=re.compile("^image_size")).count() == 0
@@ -58,7 +58,7 @@ def test_what_differs_between_trials(visitor: Visit, searches: Searches, picture
         page.emulate_media(color_scheme=theme)
         assert violations(page, axe) == []
     page.emulate_media(color_scheme="light")
-    page.get_by_role("button", name="also what is the same").click()
+    page.get_by_role("button", name="show identical rows").click()
     expect(page.get_by_role("row", name=re.compile("^image_size"))).to_be_visible()
     page.reload()
     expect(page.get_by_role("row", name=re.compile("^image_size"))).to_be_visible()
@@ -67,33 +67,35 @@ def test_what_differs_between_trials(visitor: Visit, searches: Searches, picture
 def test_order_baseline_and_what_is_compared_by_keys_alone(visitor: Visit, searches: Searches) -> None:
     ids = best_of(visitor, searches.large, 3)
     page = visitor.open(f"compare?trials={','.join(map(str, ids))}")
-    expect(page.locator(".compare-thing")).to_have_count(3)
+    expect(page.locator(".compare-column")).to_have_count(3)
     page.get_by_role("link", name=f"trial {ids[2]}").focus()
     page.keyboard.press("Alt+ArrowLeft")
     expect(page).to_have_url(re.compile(f"trials={ids[0]}%2C{ids[2]}%2C{ids[1]}$"))
-    expect(page.locator(".compare-thing .compare-title a").nth(1)).to_have_text(f"trial {ids[2]}")
+    expect(page.locator(".compare-column .compare-title a").nth(1)).to_have_text(f"trial {ids[2]}")
     expect(page.get_by_role("link", name=f"trial {ids[2]}")).to_be_focused()
     page.get_by_role("button", name=f"Move trial {ids[1]} to the left").press("Enter")
-    expect(page.locator(".compare-thing .compare-title a").nth(1)).to_have_text(f"trial {ids[1]}")
+    expect(page.locator(".compare-column .compare-title a").nth(1)).to_have_text(f"trial {ids[1]}")
     page.get_by_role("button", name=f"Baseline: trial {ids[0]}").press("Enter")
     expect(page).to_have_url(re.compile(f"baseline={ids[0]}"))
     cells = row(page, "best val_loss")
     assert "+" not in cells[0]
     assert re.search(r"\+\d\.\d+(e−\d+)? \(\+\d", cells[1])
     page.get_by_role("button", name=f"Remove trial {ids[2]}").press("Enter")
-    expect(page.locator(".compare-thing")).to_have_count(2)
-    page.get_by_label("Number of a further trial").fill(str(ids[2]))
+    expect(page.locator(".compare-column")).to_have_count(2)
+    page.get_by_label("Number of another trial").fill(str(ids[2]))
     page.keyboard.press("Enter")
-    expect(page.locator(".compare-thing")).to_have_count(3)
+    expect(page.locator(".compare-column")).to_have_count(3)
     page.go_back()
-    expect(page.locator(".compare-thing")).to_have_count(2)
+    expect(page.locator(".compare-column")).to_have_count(2)
 
 
 def test_a_column_is_dragged(visitor: Visit, searches: Searches) -> None:
     ids = best_of(visitor, searches.large, 3)
     page = visitor.open(f"compare?trials={','.join(map(str, ids))}")
-    expect(page.locator(".compare-thing")).to_have_count(3)
-    page.locator(".compare-thing .compare-of").nth(0).drag_to(page.locator(".compare-thing .compare-of").nth(2))
+    expect(page.locator(".compare-column")).to_have_count(3)
+    page.locator(".compare-column .compare-subtitle").nth(0).drag_to(
+        page.locator(".compare-column .compare-subtitle").nth(2)
+    )
     expect(page).to_have_url(re.compile(f"trials={ids[1]}%2C{ids[2]}%2C{ids[0]}$"))
 
 
@@ -105,7 +107,7 @@ def test_experiments_with_their_code(
         config(name="changed"), files(train__py="print('more')\n", data__py="x = 1\n"), activate=False
     ).id
     page = visitor.open(f"compare?experiments={searches.small},{other},{searches.single}")
-    expect(page.locator(".compare-thing")).to_have_count(3)
+    expect(page.locator(".compare-column")).to_have_count(3)
     expect(page.get_by_role("row", name=re.compile("^searcher.name"))).to_be_visible()
     page.get_by_role("button", name=f"Differences between experiments {searches.small} and {other}").click()
     expect(page.get_by_text("2 files differ")).to_be_visible()
@@ -157,8 +159,8 @@ def test_what_is_not_there_is_named(visitor: Visit, searches: Searches) -> None:
     (one,) = best_of(visitor, searches.large, 1)
     page = visitor.open(f"compare?trials={one},999999")
     expect(page.get_by_text("There is no trial 999999")).to_be_visible()
-    expect(page.locator(".compare-thing")).to_have_count(1)
+    expect(page.locator(".compare-column")).to_have_count(1)
     page = visitor.open("compare")
     expect(page.get_by_text("Mark 2 to 20 experiments")).to_be_visible()
     page = visitor.open(f"compare?trials={one}")
-    expect(page.get_by_text("Name a second one to compare it with.")).to_be_visible()
+    expect(page.get_by_text("Add a second one to compare.")).to_be_visible()

@@ -100,7 +100,7 @@ def opened(visit: Visit, path: str) -> Page:
 
 def says(page: Page, words: str | re.Pattern[str]) -> None:
     """How new it says that it is."""
-    expect(page.locator(".fresh")).to_have_text(words)
+    expect(page.locator(".freshness")).to_have_text(words)
 
 
 def _hide(page: Page, *, hidden: bool) -> None:
@@ -115,7 +115,7 @@ def _hide(page: Page, *, hidden: bool) -> None:
 
 
 def has_ended(page: Page) -> None:
-    expect(page.locator(".thing-title")).to_contain_text("completed", timeout=90_000)
+    expect(page.locator(".detail-title")).to_contain_text("completed", timeout=90_000)
 
 
 def held(page: Page, folder: Path) -> dict[str, dict[float, float]]:
@@ -167,7 +167,7 @@ def test_a_search_grows_on_the_page_and_stopped_trials_fade(
     assert violations(page, axe) == []
     grown = sum(len(curve) for curve in held(page, tmp_path).values())
     expect(legend).to_contain_text("stopped by the search", timeout=60_000)
-    expect(page.locator(".thing-title")).to_contain_text("running")
+    expect(page.locator(".detail-title")).to_contain_text("running")
     loses_nothing(visitor, page, number, tmp_path)
     assert sum(len(curve) for curve in held(page, tmp_path).values()) > grown
     expect(legend).not_to_contain_text("running")
@@ -185,8 +185,8 @@ def test_a_table_stays_where_its_reader_is(visitor: Visit, start: Start) -> None
     expect(page.locator("tr.current")).to_be_visible()
     where = page.evaluate("document.querySelector('.table').scrollTop")
     assert where > 0
-    before = page.locator(".thing-facts").inner_text()
-    expect(page.locator(".thing-facts")).not_to_have_text(before)
+    before = page.locator(".detail-facts").inner_text()
+    expect(page.locator(".detail-facts")).not_to_have_text(before)
     expect(page.locator("tr.current")).to_be_visible()
     assert page.evaluate("document.querySelector('.table').scrollTop") == where
 
@@ -198,16 +198,16 @@ def test_home_list_and_trial_show_what_happens(visitor: Visit, start: Start, sit
     says(home, "live")
     says(listed, "live")
     number = start(epochs=40)
-    expect(home.get_by_role("heading", name=re.compile("^Runs"))).to_contain_text("1")
-    expect(listed.get_by_role("button", name="The list has changed: show it")).to_be_visible()
+    expect(home.get_by_role("heading", name=re.compile("^Running"))).to_contain_text("1")
+    expect(listed.get_by_role("button", name="List changed: refresh")).to_be_visible()
     first, _ = wait_for(lambda: site.client().trials(number), "the trials")
     trial.goto(f"{visitor.url}/ui/trials/{first.id}")
     says(trial, "live")
-    expect(trial.locator(".last-lines")).to_contain_text("starting after epoch 0")
-    expect(trial.locator(".thing-facts")).to_contain_text(re.compile("[1-9]\\d? batch"))
+    expect(trial.locator(".log-tail")).to_contain_text("starting after epoch 0")
+    expect(trial.locator(".detail-facts")).to_contain_text(re.compile("[1-9]\\d? batch"))
     site.client().steer(number, "cancel")
-    expect(trial.locator(".thing-title")).to_contain_text("canceled")
-    expect(home.get_by_role("heading", name="Ended lately")).to_be_visible()
+    expect(trial.locator(".detail-title")).to_contain_text("canceled")
+    expect(home.get_by_role("heading", name="Recently ended")).to_be_visible()
 
 
 def test_a_master_that_is_killed_and_comes_back(
@@ -218,9 +218,9 @@ def test_a_master_that_is_killed_and_comes_back(
     number = start(epochs=50)
     page = opened(visitor, f"experiments/{number}")
     says(page, "live")
-    expect(page.locator(".thing-facts")).to_contain_text("best error")
+    expect(page.locator(".detail-facts")).to_contain_text("best error")
     site.kill()
-    says(page, re.compile(r"older since \d\d:\d\d"))
+    says(page, re.compile(r"stale since \d\d:\d\d"))
     expect(page.locator(".banner")).to_contain_text("The master has not answered for")
     picture(page, pictures, "live-older")
     assert violations(page, axe) == []
@@ -260,12 +260,12 @@ def test_a_database_that_is_away_is_told_and_comes_back(
     postgres.stop()
     # A page that asks for nothing hears it with the next sign of life of its connection, which comes every 20 s.
     expect(page.locator(".banner")).to_contain_text("The database has not answered for", timeout=45_000)
-    says(page, re.compile(r"older since \d\d:\d\d"))
+    says(page, re.compile(r"stale since \d\d:\d\d"))
     picture(page, pictures, "live-no-database")
     first = visitor.context.new_page()  # knows nothing yet
     first.goto(f"{process.url}/ui/trials/{trial}/log")
     expect(first.locator(".banner")).to_have_text(
-        re.compile(r"^The database has not answered for .+\. This page tries again by itself\. Jobs go on\.$")
+        re.compile(r"^The database has not answered for .+\. The page retries automatically\. Jobs continue to run\.$")
     )
     picture(first, pictures, "live-no-database-first")
     assert violations(first, axe) == []
@@ -323,14 +323,14 @@ def test_a_tab_that_nobody_sees_rests_and_catches_up(
     far.page.clock.install()  # for the whole context
     page = opened(far, f"experiments/{number}")
     says(page, "live")
-    expect(page.locator(".thing-facts")).to_contain_text("best error")
+    expect(page.locator(".detail-facts")).to_contain_text("best error")
     _hide(page, hidden=True)
     page.clock.fast_forward(61_000)
     wait_for(lambda: proxy.passing == 0, "the end of the connection")
     asked = len(far.requests)
     wait_ended(site.client(), number)
     assert far.requests[asked:] == []
-    expect(page.locator(".thing-title")).to_contain_text("running")
+    expect(page.locator(".detail-title")).to_contain_text("running")
     _hide(page, hidden=False)
     says(page, "live")
     loses_nothing(far, page, number, tmp_path)
@@ -364,7 +364,7 @@ def test_a_page_over_tls_is_live_too(browser: Browser, secure: MasterProcess) ->
         says(page, "live")
         client = secure.client()
         made = client.create_experiment(experiment(TWO, value=VALUE, epochs=40, pause=0.2), files(train__py=COUNTING))
-        expect(page.get_by_role("heading", name=re.compile("^Runs"))).to_contain_text("1")
+        expect(page.get_by_role("heading", name=re.compile("^Running"))).to_contain_text("1")
         client.steer(made.id, "kill")
         wait_ended(client, made.id)
     assert sockets == [f"wss{secure.url[5:]}/api/x1/live"]

@@ -142,7 +142,7 @@ def test_a_view_of_a_log_is_an_address(visitor: Visit, log: FilledLog) -> None:
 
 def test_a_reader_who_scrolls_is_where_the_address_says(visitor: Visit, log: FilledLog) -> None:
     page = opened(visitor, log)
-    expect(page.get_by_text("The end of the log")).to_be_visible()
+    expect(page.get_by_text("End of log")).to_be_visible()
     page.locator(".log-scroller").hover()
     page.mouse.wheel(0, -3000)
     expect(page).to_have_url(re.compile(r"\?top=\d+$"))
@@ -216,7 +216,7 @@ def test_the_lines_are_saved_as_text(visitor: Visit, log: FilledLog) -> None:
     page = opened(visitor, log, "?level=error")
     page.get_by_role("button", name="Save or copy").click()
     with page.expect_download() as saved:
-        page.get_by_role("menuitem", name="These lines as text").click()
+        page.get_by_role("menuitem", name="Lines as text").click()
     lines = saved.value.path().read_text().splitlines()
     assert [line.partition("|| ")[2] for line in lines] == [
         f"ERROR: [rank={number % 8}] line {number} needle: CUDA error: out of memory"
@@ -265,7 +265,7 @@ def test_new_lines_are_followed_and_wait_for_who_reads(
 ) -> None:
     master, _ = site
     page = opened(visitor, live)
-    expect(page.get_by_text("Follows what comes")).to_be_visible()
+    expect(page.get_by_text("Following")).to_be_visible()
     write(master, live, ["one more"])
     expect(page.locator(".log-line").last).to_contain_text("one more")
     page.locator(".log-scroller").focus()
@@ -336,7 +336,7 @@ def test_a_log_that_is_known_before_the_first_message_of_the_connection_is_follo
     free.set()
     for send in held:
         send()
-    expect(page.get_by_text("Follows what comes")).to_be_visible()
+    expect(page.get_by_text("Following")).to_be_visible()
     write(site[0], live, ["one more"])
     expect(page.locator(".log-line").last).to_contain_text("one more")
 

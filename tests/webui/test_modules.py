@@ -17,7 +17,7 @@ from trainmaster.master.api.webui import FOLDER, START, STYLES, imported, read_t
 
 LAYERS = ("lib", "api", "ui", "pages")
 LONGEST = 500  # lines
-FILES_OF_SHELL, FILES_OF_PAGE = 15, 21
+FILES_OF_SHELL, FILES_OF_PAGE = 15, 24
 BYTES_OF_PAGE, BYTES_WITH_CHART, BYTES_OF_ALL = 60_000, 110_000, 250_000
 LOCK = FOLDER.parent.parent / "scripts/webui/vendor.lock"
 TREE = read_tree(FOLDER)
@@ -43,6 +43,19 @@ def test_a_module_imports_only_lower_layers() -> None:
             if folder == "lib" and target[0] == "vendor":
                 wrong.append(f"{name} imports {link}: lib/ is pure")
     assert wrong == []
+
+
+def test_no_modules_import_each_other() -> None:
+    """Also by `import()`, and by way of others."""
+    links: dict[str, set[str]] = {}
+    for name in TREE.imports:
+        text = re.sub(r"/\*.*?\*/|^\s*//.*?$", "", TREE.files[name].content.decode(), flags=re.DOTALL | re.MULTILINE)
+        relative = re.findall(r"""(?:from|import)\s*\(?\s*["'](\.[^"']+)["']""", text)
+        paths = [(Path("/") / name).parent.joinpath(link).resolve().relative_to("/").as_posix() for link in relative]
+        links[name] = {path for path in paths if path in TREE.imports}
+    while leaves := {name for name, targets in links.items() if not targets & links.keys()}:
+        links = {name: targets for name, targets in links.items() if name not in leaves}
+    assert links == {}, "in a circle, or importing one"
 
 
 def test_lib_knows_no_document() -> None:

@@ -25,10 +25,10 @@ VIEWER, EDITOR = 4, 5
 # Words of buttons and menu items that change something; the others read, show, mark, sort, save a file or copy.
 CHANGES = re.compile(
     r"^(activate|pause|cancel|kill|archive|unarchive|delete|edit|move|resources|priority|label|fork|continue|go on|"
-    r"the same again|same again|retry|register|save view|write notes|tensorboard)\b",
+    r"rerun|retry|register|save view|write notes|tensorboard)\b",
     re.IGNORECASE,
 )
-MENUS = ("Actions", "Actions for the marked ones", re.compile("^Actions for experiment"))
+MENUS = ("Actions", "Actions for marked experiments", re.compile("^Actions for experiment"))
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +137,6 @@ def test_two_tabs_that_end_the_same_experiment_both_hear_how_it_went(
         expect(page.get_by_role("dialog")).to_be_visible()
     for page in pages:
         page.get_by_role("dialog").get_by_role("button", name="Kill").click()
-        expect(page.get_by_role("status").get_by_text(re.compile("Kill: asked for|has ended"))).to_be_visible()
+        expect(page.get_by_role("status").get_by_text(re.compile("Kill requested|has ended"))).to_be_visible()
     for page in pages:
-        expect(page.locator(".thing-head .state")).to_contain_text("canceled")
+        expect(page.locator(".detail-head .state")).to_contain_text("canceled")

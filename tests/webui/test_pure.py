@@ -127,12 +127,12 @@ def test_series_are_smoothed_and_scales_are_round(call: Call) -> None:
 
 def test_actions_say_what_they_skip(call: Call) -> None:
     subjects = [
-        {"id": 1, "state": "RUNNING", "archived": False, "mine": True},
-        {"id": 2, "state": "COMPLETED", "archived": False, "mine": True},
-        {"id": 3, "state": "PAUSED", "archived": False, "mine": False},
+        {"id": 1, "state": "RUNNING", "archived": False, "editable": True},
+        {"id": 2, "state": "COMPLETED", "archived": False, "editable": True},
+        {"id": 3, "state": "PAUSED", "archived": False, "editable": False},
     ]
     found = call("actions", "previewByName", "pause", subjects)
-    assert found == {"ids": [1], "skipped": [["have ended", 1], ["are not yours to change", 1]]}
+    assert found == {"ids": [1], "skipped": [["have ended", 1], ["are not yours", 1]]}
 
 
 def test_a_waiting_experiment_is_told_of_other_pools_with_room(call: Call) -> None:
@@ -148,10 +148,10 @@ def test_a_waiting_experiment_is_told_of_other_pools_with_room(call: Call) -> No
         pool("paused", 8, rests="three jobs in a row failed to start"),
         pool("freest", 8),
     ]
-    found = call("advice", "poolsWithRoom", {"pool": "own", "slots": 4}, pools)
+    found = call("free_pools", "poolsWithRoom", {"pool": "own", "slots": 4}, pools)
     assert found == [{"name": "freer", "free": 8}, {"name": "freest", "free": 8}]
-    assert call("advice", "poolsWithRoom", {"pool": "own", "slots": 0}, pools) == []
-    assert call("advice", "poolsWithRoom", {"pool": "gone", "slots": 1}, pools) == []
+    assert call("free_pools", "poolsWithRoom", {"pool": "own", "slots": 0}, pools) == []
+    assert call("free_pools", "poolsWithRoom", {"pool": "gone", "slots": 1}, pools) == []
 
 
 def test_a_hyperparameter_has_the_scale_of_its_configuration(call: Call) -> None:
@@ -181,7 +181,7 @@ def test_a_pen_writes_what_a_canvas_would_draw(browser: Browser, master: MasterP
                 pen.stroke();
                 pen.globalAlpha = 0.5;
                 pen.fillRect(1, 2, 3, 4);
-                return pen.file({ millimetres: 85, title: "a <title>", source: "x", names: ["a"], rows: [[1]] });
+                return pen.file({ millimetres: 85, title: "a <title>", source: "x", metadata: '[{"a": 1}]' });
             }""",
             f"{master.url}/ui/a/{FILES.tree().mark}/app/lib/svg_pen.js",
         )
@@ -237,9 +237,9 @@ def test_the_race_is_told_in_sentences(call: Call) -> None:
     events = call("rungs", "eventsOf", RACE)
     told = {"clock": "12:03:11", "units": 9, "unit": "epochs"}
     assert [call("rungs", "sentence", events[at], told) for at in (0, 2, 3, 4)] == [
-        "At 12:03:11 trial 7 reached rung 1 (9 epochs) and goes on: rank 1 of 1, value 0.5000, cut 0.5000; 1 goes on.",
-        "At 12:03:11 trial 9 was stopped at rung 1 (9 epochs): rank 2 of 2, value 0.7000, cut 0.5000; 1 goes on.",
-        "At 12:03:11 trial 7 reached the top, rung 2 (9 epochs): rank 1 of 1, value 0.4000; it is done.",
+        "At 12:03:11 trial 7 reached rung 1 (9 epochs) and continues: rank 1 of 1, value 0.5000, cutoff 0.5000; 1 continues.",
+        "At 12:03:11 trial 9 was stopped at rung 1 (9 epochs): rank 2 of 2, value 0.7000, cutoff 0.5000; 1 continues.",
+        "At 12:03:11 trial 7 reached the top, rung 2 (9 epochs): rank 1 of 1, value 0.4000; it is complete.",
         "At 12:03:11 trial 10 failed at rung 1 (9 epochs): it counts as the worst of 3.",
     ]
 
@@ -265,15 +265,15 @@ def test_dots_stay_where_they_are_as_time_goes_on(run: Call) -> None:
 
 
 def test_what_is_compared_is_ordered_and_measured_against_a_baseline(call: Call) -> None:
-    assert call("comparison", "moved", [1, 2, 3], 2, 0) == [3, 1, 2]
-    assert call("comparison", "moved", [1, 2, 3], 0, 9) == [2, 3, 1]
+    assert call("comparison", "moveItem", [1, 2, 3], 2, 0) == [3, 1, 2]
+    assert call("comparison", "moveItem", [1, 2, 3], 0, 9) == [2, 3, 1]
     assert call("comparison", "delta", 0.6, 0.5) == "+0.1000 (+20\u2009%)"
     assert call("comparison", "delta", 3, 4) == "−1 (−25\u2009%)"
     assert [call("comparison", "delta", *pair) for pair in ((1, 1), ("a", 1), (1, None), (2, 0))] == ["", "", "", "+2"]
     row = {"part": "values", "name": "best loss", "values": [0.5, None, 0.2], "differs": True}
-    assert [call("comparison", "bestPlace", row, "loss", smaller) for smaller in (True, False)] == [2, 0]
-    assert call("comparison", "bestPlace", {**row, "differs": False}, "loss", True) == -1
-    assert [call("comparison", "told", value) for value in (None, 1234, 0.5, ["a", "b"], True)] == [
+    assert [call("comparison", "bestColumn", row, "loss", smaller) for smaller in (True, False)] == [2, 0]
+    assert call("comparison", "bestColumn", {**row, "differs": False}, "loss", True) == -1
+    assert [call("comparison", "formatValue", value) for value in (None, 1234, 0.5, ["a", "b"], True)] == [
         *("–", "1\u2009234", "0.5000", "a, b", "true")
     ]
 
@@ -313,14 +313,14 @@ def test_a_scroll_bar_reaches_every_line(call: Call) -> None:
     view = 720  # forty lines
     for total in (0, 10, 40, 41, 5_000, 444_000, 1_000_000, 30_000_000):
         scale = {"total": total, "view": view}
-        height, last = call("log_window", "heightOf", scale), call("log_window", "lastTop", scale)
+        height, last = call("log_window", "scrollHeight", scale), call("log_window", "lastTop", scale)
         assert view <= height <= 8_000_000 + view
         assert last == max(0, total - 40)
         assert call("log_window", "topAfter", scale, 0, 0, height) == last
         assert call("log_window", "topAfter", scale, last, height - view, 0) == 0
         for share in (0.1, 0.5, 0.77):
             top = round(last * share)
-            bar = call("log_window", "scrollOf", scale, top)
+            bar = call("log_window", "scrollOffset", scale, top)
             found = call("log_window", "topAfter", scale, 0, bar + 10_000, bar)
             assert found == pytest.approx(top, abs=1e-6 * max(1, total))
             # A turn of the wheel moves by what is seen, however long the log is.
@@ -328,26 +328,26 @@ def test_a_scroll_bar_reaches_every_line(call: Call) -> None:
                 assert call("log_window", "topAfter", scale, top, bar, bar + 90) == pytest.approx(top + 5, abs=1e-3)
     wrapped = {"total": 10, "view": view, "wraps": True}
     assert call("log_window", "lastTop", wrapped) == 9
-    assert call("log_window", "heightOf", wrapped) == 9 * 18 + view
-    assert call("log_window", "drawn", wrapped, 8.5) == [0, 10]
-    assert call("log_window", "drawn", {"total": 1000, "view": view}, 10.5) == [10, 51]
-    assert call("log_window", "centred", {"total": 1000, "view": view}, 500) == 480.5
-    assert call("log_window", "centred", {"total": 1000, "view": view}, 5) == 0
-    assert [call("log_window", "revealed", {"total": 1000, "view": view}, 100, at) for at in (90, 120, 140)] == [
+    assert call("log_window", "scrollHeight", wrapped) == 9 * 18 + view
+    assert call("log_window", "visibleRange", wrapped, 8.5) == [0, 10]
+    assert call("log_window", "visibleRange", {"total": 1000, "view": view}, 10.5) == [10, 51]
+    assert call("log_window", "topToCentre", {"total": 1000, "view": view}, 500) == 480.5
+    assert call("log_window", "topToCentre", {"total": 1000, "view": view}, 5) == 0
+    assert [call("log_window", "topToReveal", {"total": 1000, "view": view}, 100, at) for at in (90, 120, 140)] == [
         *(90, 100, 101)
     ]
-    assert call("log_window", "strip", [0, 3, 0, 1], 2) == [3, 1]
-    assert call("log_window", "strip", [5, 0], 4) == [5, 5, 0, 0]
+    assert call("log_window", "stripRows", [0, 3, 0, 1], 2) == [3, 1]
+    assert call("log_window", "stripRows", [5, 0], 4) == [5, 5, 0, 0]
 
 
 def test_an_address_says_what_of_a_log_is_asked_for(call: Call) -> None:
     asked = "level=error&rank=0,-1&node=n1&job=t.1&stream=stderr&since=2026-01-01&q=a b&regex=1&only=1&other=1"
-    assert call("log_text", "askedBy", asked) == {
+    assert call("log_text", "logQueryOf", asked) == {
         "filter": "levels=ERROR&levels=CRITICAL&rankIds=0&rankIds=-1&agentIds=n1&allocationIds=t.1&stdtypes=stderr"
         "&timestampAfter=2026-01-01",
         "search": "searchText=a+b&enableRegex=true&onlyMatches=true",
     }
-    assert call("log_text", "askedBy", "level=&rank=&only=1") == {"filter": "", "search": ""}
+    assert call("log_text", "logQueryOf", "level=&rank=&only=1") == {"filter": "", "search": ""}
     assert call("log_text", "toggled", ["a", "b"], "a") == ["b"]
     assert call("log_text", "toggled", ["a"], "b") == ["a", "b"]
 
@@ -361,12 +361,12 @@ def test_times_of_lines(call: Call) -> None:
 
 
 def test_what_a_search_finds_is_cut_out(call: Call) -> None:
-    assert call("log_text", "placesOf", "Loss a loss", "LOSS") == [[0, 4], [7, 11]]
-    assert call("log_text", "placesOf", "aaa", "aa") == [[0, 2]]
-    assert call("log_text", "placesOf", "abc", "") == []
+    assert call("log_text", "matchesIn", "Loss a loss", "LOSS") == [[0, 4], [7, 11]]
+    assert call("log_text", "matchesIn", "aaa", "aa") == [[0, 2]]
+    assert call("log_text", "matchesIn", "abc", "") == []
     parts = call(
-        "log_text", "withPlaces", [{"text": "abc", "style": "x"}, {"text": "def", "style": ""}], [[1, 4], [5, 6]]
+        "log_text", "splitAtMatches", [{"text": "abc", "style": "x"}, {"text": "def", "style": ""}], [[1, 4], [5, 6]]
     )
-    assert [(one["text"], one["style"], one["found"]) for one in parts] == [
+    assert [(one["text"], one["style"], one["isMatch"]) for one in parts] == [
         ("a", "x", False), ("bc", "x", True), ("d", "", True), ("e", "", False), ("f", "", True),
     ]  # fmt: skip

@@ -82,7 +82,7 @@ def test_a_search_of_an_earlier_release_is_told_by_its_times(
 
 
 def told(page: Page) -> str:
-    return page.locator(".race-told").inner_text()
+    return page.locator(".event-text").inner_text()
 
 
 def test_a_stop_says_what_the_search_knew(visitor: Visit, searches: Searches, pictures: Path, axe: str) -> None:
@@ -90,10 +90,10 @@ def test_a_stop_says_what_the_search_knew(visitor: Visit, searches: Searches, pi
     stops = [one for one in events if one["decision"] == "stopped" and one["rung"] == 1]
     stop = stops[len(stops) // 2]
     page = visitor.open(f"experiments/{searches.large}/rungs?trial={stop['trial']}")
-    expect(page.locator(".race canvas")).to_be_visible()
+    expect(page.locator(".rung-race canvas")).to_be_visible()
     words = told(page)
     assert f"trial {stop['trial']} was stopped at rung 2" in words
-    assert f"rank {stop['rank']} of {stop['of']}, value {stop['value']:#.4g}, cut {stop['cut']:#.4g}" in words
+    assert f"rank {stop['rank']} of {stop['of']}, value {stop['value']:#.4g}, cutoff {stop['cut']:#.4g}" in words
     row = page.locator(".rung-table tbody tr").nth(1).locator("td")
     here = [
         one
@@ -109,13 +109,13 @@ def test_a_stop_says_what_the_search_knew(visitor: Visit, searches: Searches, pi
         assert violations(page, axe) == []
     page.emulate_media(color_scheme="light")
     page.reload()
-    expect(page.locator(".race-told")).to_have_text(words)
+    expect(page.locator(".event-text")).to_have_text(words)
 
 
 def test_arrows_step_and_shift_goes_from_stop_to_stop(visitor: Visit, searches: Searches, pictures: Path) -> None:
     mine = [one for one in events_of(visitor, searches.large) if one["bracket"] == 0]
     page = visitor.open(f"experiments/{searches.large}/rungs?bracket=1&at={mine[20]['number']}")
-    expect(page.locator(".race canvas")).to_be_visible()
+    expect(page.locator(".rung-race canvas")).to_be_visible()
     page.keyboard.press("ArrowRight")
     expect(page).to_have_url(re.compile(f"at={mine[21]['number']}$"))
     page.keyboard.press("ArrowLeft")
@@ -147,7 +147,7 @@ def test_it_is_saved_as_pictures_and_tables(visitor: Visit, searches: Searches, 
     events = events_of(visitor, searches.large)
     mine = [one for one in events if one["bracket"] == 0]
     page = visitor.open(f"experiments/{searches.large}/rungs")
-    expect(page.locator(".race canvas")).to_be_visible()
+    expect(page.locator(".rung-race canvas")).to_be_visible()
     picture(page, pictures, "rungs-end")
     found = {}
     for name in ("CSV", "JSON", "SVG, one column", "PNG"):
@@ -170,10 +170,10 @@ def test_the_way_there_from_the_story_and_the_trial(visitor: Visit, searches: Se
     stop = next(one for one in events_of(visitor, searches.small) if one["decision"] == "stopped")
     for path in (f"experiments/{searches.small}/story?trial={stop['trial']}", f"trials/{stop['trial']}"):
         page = visitor.open(path)
-        page.get_by_role("link", name="What did the search know?").first.click()
-        expect(page.locator(".race-told")).to_contain_text(f"trial {stop['trial']} was stopped")
+        page.get_by_role("link", name="See this decision in the rung race").first.click()
+        expect(page.locator(".event-text")).to_contain_text(f"trial {stop['trial']} was stopped")
 
 
 def test_a_search_without_rungs_says_so(visitor: Visit, searches: Searches) -> None:
     page = visitor.open(f"experiments/{searches.single}/rungs")
-    expect(page.get_by_text("compares no trials at rungs")).to_be_visible()
+    expect(page.get_by_text("does not compare trials at rungs")).to_be_visible()

@@ -39,7 +39,7 @@ def test_the_page_works_under_the_prefix_of_a_portal(
         page.reload()
         expect(page.get_by_role("heading", name="Home")).to_be_visible()
         page.goto(f"{url}/ui/nothing/like/this")
-        expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+        expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
         page.get_by_role("main").get_by_role("link", name="Home").click()
         expect(page.get_by_role("heading", name="Home")).to_be_visible()
         assert page.url == f"{url}/ui/"
@@ -77,7 +77,7 @@ def test_a_link_says_whom_it_signs_in_and_who_is_signed_in_now(visitor: Visit, m
     page = visitor.page
     page.goto(f"{master.url}/ui/sign-in#ticket={ticket}")
     expect(page.get_by_text("This link signs in admin.")).to_be_visible()
-    expect(page.get_by_role("alert")).to_have_text("You are signed in as determined, and would continue as admin.")
+    expect(page.get_by_role("alert")).to_have_text("You are signed in as determined, and would switch to admin.")
     visitor.page.reload()  # looking has not spent it
     expect(page.get_by_role("button", name="Sign in as admin")).to_be_visible()
     body = {"ticket": ticket, "look": True}

@@ -28,7 +28,7 @@ def visitor(searcher: Visit) -> Visit:
 
 def test_home_says_what_runs_and_the_way_to_it(visitor: Visit, searches: Searches, pictures: Path, axe: str) -> None:
     page = visitor.open("")
-    expect(page.get_by_role("heading", name=re.compile("^Runs"))).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("^Running"))).to_be_visible()
     expect(page.get_by_role("heading", name="Pools")).to_be_visible()
     picture(page, pictures, "home")
     assert violations(page, axe) == []
@@ -176,13 +176,13 @@ def test_a_trial_again_with_another_rate(visitor: Visit, searches: Searches, pic
     board = visitor.context.request.get(f"{visitor.url}/api/x1/experiments/{searches.single}/board").json()
     page = visitor.open(f"trials/{board['rows'][0][0]}")
     page.get_by_role("button", name="Actions").click()
-    page.get_by_role("menuitem", name="Again").click()
+    page.get_by_role("menuitem", name="Rerun").click()
     dialog = page.get_by_role("dialog")
     rate = dialog.get_by_role("textbox", name="lr")
     expect(rate).to_have_value("0.001")
     rate.fill("fast")
     rate.press("Enter")
-    expect(dialog.get_by_role("alert")).to_have_text('lr: write a number, as 0.001 or 1e-3, not "fast".')
+    expect(dialog.get_by_role("alert")).to_have_text('lr: expected a number such as 0.001 or 1e-3, not "fast".')
     picture(page, pictures, "trial-again")
     assert violations(page, axe) == []
     rate.fill("1e-2")

@@ -45,17 +45,17 @@ class Way:
     def home(self) -> None:
         self._clicked = time.monotonic()
         self.visit.open()
-        self.sees(self.page.locator(".home-list"))
+        self.sees(self.page.locator(".item-list"))
 
 
 def what_runs_waits_or_failed(way: Way) -> None:
-    for title in ("Needs you", "Runs", "Waits"):
+    for title in ("Needs you", "Running", "Queued"):
         way.sees(way.page.get_by_role("heading", name=re.compile(f"^{title}")))
     way.sees(way.page.get_by_text(MEMORY))
 
 
 def why_does_it_wait_and_until_when(way: Way) -> None:
-    waits = way.page.locator(".home-list", has=way.page.get_by_role("heading", name=re.compile("^Waits")))
+    waits = way.page.locator(".item-list", has=way.page.get_by_role("heading", name=re.compile("^Queued")))
     way.sees(waits.get_by_text(re.compile(r"\(Slurm: ")))
     way.sees(waits.get_by_text(re.compile("expected to start in")))
 
@@ -71,7 +71,7 @@ def why_did_a_trial_end(way: Way) -> None:
 
 
 def is_the_best_trial_still_improving(way: Way) -> None:
-    way.click(way.page.locator(".home-list").get_by_title(re.compile(r"^trial \d+, the best$")))
+    way.click(way.page.locator(".item-list").get_by_title(re.compile(r"^trial \d+, the best$")))
     way.sees(way.page.locator(".chart canvas"))
 
 
@@ -82,7 +82,7 @@ def what_did_stopping_save(way: Way) -> None:
 
 
 def first_error_in_a_long_log(way: Way) -> None:
-    failed = way.page.locator(".home-list li", has_text="a long log")
+    failed = way.page.locator(".item-list li", has_text="a long log")
     way.click(failed.get_by_role("link", name=re.compile("^first error of trial")))
     way.sees(way.page.get_by_text(re.compile("needle: CUDA error")))
 
@@ -93,14 +93,14 @@ def what_differs_between_two(way: Way) -> None:
     way.click(boxes.nth(1))
     way.click(boxes.nth(2))
     way.page.keyboard.press("c")
-    way.sees(way.page.get_by_role("heading", name="What differs"))
+    way.sees(way.page.get_by_role("heading", name="Differences"))
 
 
 def the_same_again_with_another_rate(way: Way) -> None:
-    ended = way.page.locator(".home-list li", has_text="vit-small imagenet")
+    ended = way.page.locator(".item-list li", has_text="vit-small imagenet")
     way.click(ended.get_by_title(re.compile(r"^trial \d+, the best$")))
     way.click(way.page.get_by_role("button", name="Actions"))
-    way.click(way.page.get_by_role("menuitem", name=re.compile("^Again")))
+    way.click(way.page.get_by_role("menuitem", name=re.compile("^Rerun")))
     rate = way.page.get_by_role("dialog").get_by_role("textbox", name="lr")
     rate.fill("0.02")
     rate.press("Enter")

@@ -3,11 +3,11 @@
 import { useEffect } from "../vendor/preact/hooks.js";
 import { Component, render } from "../vendor/preact/preact.js";
 import { useSignal } from "../vendor/signals/signals.js";
-import { away, comebacks } from "./api/http.js";
-import { readSession, session } from "./api/session.js";
+import { readSession } from "./api/session.js";
+import { outage, reconnects, session } from "./api/state.js";
 import { visible } from "./lib/format.js";
-import { followLinks, href, loadModule, pageModules, place } from "./ui/router.js";
-import { Shell, usePlace, Waiting } from "./ui/shell.js";
+import { href, interceptLinks, loadModule, location, pageModules } from "./ui/router.js";
+import { LoadingBar, Shell, usePageTitle } from "./ui/shell.js";
 import { component, tags } from "./ui/tags.js";
 
 /** @import { ComponentTag, Content } from "../types/tags.d.ts" */
@@ -20,32 +20,32 @@ const { a, button, div, h1, p } = tags;
 const Outlet = component(() => {
     const loaded = useSignal(/** @type {{ name: string, Page: ComponentTag<{}> } | null} */ (null));
     const failed = useSignal("");
-    const at = place.value;
-    const known = session.value;
-    const wanted = known === null ? "" : known.user === null ? "sign_in" : (at.route?.page ?? "");
+    const at = location.value;
+    const pageSession = session.value;
+    const pageName = pageSession === null ? "" : pageSession.user === null ? "sign_in" : (at.route?.page ?? "");
     useEffect(() => {
-        if (!wanted) return undefined;
-        let here = true; // a page that was left before it was there must not come late
+        if (!pageName) return undefined;
+        let mounted = true; // a page that was left before it was there must not come late
         failed.value = "";
-        load(wanted).then(
+        load(pageName).then(
             module => {
-                if (here) loaded.value = { name: wanted, Page: module.Page };
+                if (mounted) loaded.value = { name: pageName, Page: module.Page };
             },
             error => {
-                if (here) failed.value = String(error);
+                if (mounted) failed.value = String(error);
             },
         );
         return () => {
-            here = false;
+            mounted = false;
         };
-    }, [wanted]);
-    if (known === null) return away.value === null ? Waiting({}) : null;
-    if (!wanted) return NotFound({ path: at.path });
-    if (failed.value) return Failed({ sentence: failed.value });
-    if (loaded.value?.name !== wanted) return Waiting({});
+    }, [pageName]);
+    if (pageSession === null) return outage.value === null ? LoadingBar({}) : null;
+    if (!pageName) return NotFound({ path: at.path });
+    if (failed.value) return PageError({ sentence: failed.value });
+    if (loaded.value?.name !== pageName) return LoadingBar({});
     // Another thing is another page, with nothing left of the one before; another view of the same thing is not.
-    const key = `${wanted} ${at.thing}`;
-    return Guarded({ key }, loaded.value.Page({}));
+    const key = `${pageName} ${at.resourceKey}`;
+    return ErrorBoundary({ key }, loaded.value.Page({}));
 });
 
 /** @param {string} name @returns {Promise<PageModule>} */
@@ -67,33 +67,33 @@ class Boundary extends Component {
     }
 
     render() {
-        return this.state.sentence ? Failed({ sentence: this.state.sentence }) : this.props.children;
+        return this.state.sentence ? PageError({ sentence: this.state.sentence }) : this.props.children;
     }
 }
-const Guarded = component(/** @type {any} */ (Boundary));
+const ErrorBoundary = component(/** @type {any} */ (Boundary));
 
-const Failed = component((/** @type {{ sentence: string }} */ { sentence }) =>
+const PageError = component((/** @type {{ sentence: string }} */ { sentence }) =>
     div(
         { class: "page", role: "alert" },
         h1(null, "This page failed"),
         p(null, visible(sentence, 1000)),
-        button({ type: "button", onClick: () => location.reload() }, "Load it again"),
+        button({ type: "button", onClick: () => window.location.reload() }, "Reload"),
     ),
 );
 
 const NotFound = component((/** @type {{ path: string }} */ { path }) => {
-    usePlace([{ text: "Nothing here", to: path }]);
+    usePageTitle([{ text: "Not found", to: path }]);
     return div(
         { class: "page" },
-        h1(null, "There is no such page"),
-        p(null, visible(path), " leads nowhere. ", a({ href: href("") }, "Home")),
+        h1(null, "Page not found"),
+        p(null, "No page at ", visible(path), ". ", a({ href: href("") }, "Home")),
     );
 });
 
-const FIRST_LOOK = 2000; // ms for this page, before others are fetched
+const PRELOAD_DELAY = 2000; // ms for this page, before others are fetched
 
 /** Fetches the other pages' modules, so that they are there when somebody goes to them. */
-function fetchTheRest() {
+function preloadPages() {
     for (const page of pageModules()) {
         const link = document.createElement("link");
         link.rel = "modulepreload";
@@ -106,10 +106,10 @@ const App = component(() => Shell({}, Outlet({})));
 
 const root = document.getElementById("page");
 if (root) {
-    followLinks();
+    interceptLinks();
     render(App({}), root);
-    const read = () => readSession().catch(() => undefined); // the banner says that the master is away
-    comebacks.subscribe(read); // at once too
+    const reload = () => readSession().catch(() => undefined); // the banner says that the master is away
+    reconnects.subscribe(reload); // at once too
     if ("requestIdleCallback" in window)
-        setTimeout(() => requestIdleCallback(fetchTheRest, { timeout: 10_000 }), FIRST_LOOK);
+        setTimeout(() => requestIdleCallback(preloadPages, { timeout: 10_000 }), PRELOAD_DELAY);
 }

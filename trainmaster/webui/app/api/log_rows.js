@@ -42,11 +42,11 @@ export class LogRows {
         this.matched = new Set();
         this.characters = 0;
         /** @type {Set<number>} pieces that are on their way */
-        this.asked = new Set();
+        this.requested = new Set();
         this.counted = 0; // when bins were read last
         this.looking = false;
         /** Whether there may be lines that came after what was read last. */
-        this.behind = false;
+        this.outdated = false;
         this.following = false;
         this.ended = false;
     }
@@ -62,33 +62,33 @@ export class LogRows {
     }
 
     /**
-     * @param {Record<string, string | number | boolean>} place
+     * @param {Record<string, string | number | boolean>} query
      * @returns {Promise<LogWindow>}
      */
-    ask(place) {
+    fetchWindow(query) {
         const words = new URLSearchParams([...this.filter, ...this.search]);
-        for (const [name, value] of Object.entries(place)) words.set(name, String(value));
+        for (const [name, value] of Object.entries(query)) words.set(name, String(value));
         return get(`api/x1/tasks/${encodeURIComponent(this.task)}/log?${words}`);
     }
 
     /**
      * Reads the lines around a place, the log's end without one. Counting matches takes longer, and comes later.
-     * @param {Record<string, string | number | boolean>} [place]
+     * @param {Record<string, string | number | boolean>} [start]
      */
-    async open(place = {}) {
+    async open(start = {}) {
         const searching = this.search.has("searchText");
-        const atTheEnd = Object.keys(place).length === 0;
+        const atTheEnd = Object.keys(start).length === 0;
         try {
             const size = atTheEnd ? { before: AT_THE_END, after: 0 } : { before: PIECE / 2, after: PIECE };
-            const answer = await this.ask({ ...size, bins: searching || this.bins.peek() ? 0 : 200, ...place });
+            const answer = await this.fetchWindow({ ...size, bins: searching || this.bins.peek() ? 0 : 200, ...start });
             batch(() => {
-                this.take(answer);
+                this.store(answer);
                 this.total.value = answer.total;
                 this.skipped.value = null;
                 this.failed.value = "";
                 this.loaded.value = true;
             });
-            if (searching) void this.count(answer.focus);
+            if (searching) void this.fetchCounts(answer.focus);
             return answer;
         } catch (error) {
             this.failed.value = error instanceof Error ? error.message : String(error);
@@ -97,7 +97,7 @@ export class LogRows {
     }
 
     /** @param {LogWindow} answer */
-    take(answer) {
+    store(answer) {
         for (const [index, line] of answer.lines.entries()) {
             const position = answer.position + index;
             if (!this.lines.has(position)) this.characters += line.text.length;
@@ -109,16 +109,16 @@ export class LogRows {
         if (answer.bins) this.bins.value = answer.bins;
         if (answer.matches !== null) this.matches.value = answer.matches;
         this.version.value += 1;
-        this.spare(answer.position + answer.lines.length / 2);
+        this.evict(answer.position + answer.lines.length / 2);
     }
 
     /**
      * Forgets lines far from a position.
      * @param {number} position
      */
-    spare(position) {
+    evict(position) {
         if (this.lines.size <= MOST_LINES && this.characters <= MOST_CHARACTERS) return;
-        const far = [...this.lines.keys()].sort((one, other) => Math.abs(other - position) - Math.abs(one - position));
+        const far = [...this.lines.keys()].sort((a, b) => Math.abs(b - position) - Math.abs(a - position));
         for (const at of far.slice(0, far.length / 2)) {
             const line = this.lines.get(at);
             this.lines.delete(at);
@@ -132,29 +132,29 @@ export class LogRows {
      * @param {number} first
      * @param {number} end exclusive
      */
-    want(first, end) {
+    ensureLoaded(first, end) {
         for (let at = first; at < end; at += 1) {
             if (this.lines.has(at)) continue;
             const piece = Math.floor(at / PIECE);
-            if (!this.asked.has(piece)) void this.read(piece);
+            if (!this.requested.has(piece)) void this.load(piece);
             at = (piece + 1) * PIECE - 1;
         }
     }
 
     /** @param {number} piece */
-    async read(piece) {
-        this.asked.add(piece);
+    async load(piece) {
+        this.requested.add(piece);
         try {
-            const answer = await this.ask({ position: piece * PIECE, before: 0, after: PIECE, bins: 0 });
+            const answer = await this.fetchWindow({ position: piece * PIECE, before: 0, after: PIECE, bins: 0 });
             if (this.ended) return;
             batch(() => {
-                this.take(answer);
+                this.store(answer);
                 this.failed.value = "";
             });
         } catch (error) {
             this.failed.value = error instanceof Error ? error.message : String(error);
         } finally {
-            this.asked.delete(piece);
+            this.requested.delete(piece);
         }
     }
 
@@ -162,11 +162,11 @@ export class LogRows {
      * Counts lines for the strip, and the matches; `focus` gets its number among them.
      * @param {number | null} [focus]
      */
-    async count(focus = null) {
+    async fetchCounts(focus = null) {
         this.counted = Date.now();
         try {
             const size = { before: 0, bins: 200 };
-            const answer = await this.ask(
+            const answer = await this.fetchWindow(
                 focus === null ? { ...size, after: 0 } : { ...size, around: focus, after: 1 },
             );
             if (this.ended) return;
@@ -182,20 +182,20 @@ export class LogRows {
 
     /**
      * Finds the next or the previous match. Gives its window; null where there is none.
-     * @param {"next" | "previous"} way
+     * @param {"next" | "previous"} direction
      * @param {number | null} from a line's id
      */
-    async find(way, from) {
+    async find(direction, from) {
         try {
-            const known = this.matches.peek() !== null; // counted once, it costs little
-            const place = { find: way, ...(from === null ? {} : { from }), before: PIECE / 2, after: PIECE };
-            const answer = await this.ask({ ...place, bins: known ? 200 : 0 });
+            const counted = this.matches.peek() !== null; // counted once, it costs little
+            const query = { find: direction, ...(from === null ? {} : { from }), before: PIECE / 2, after: PIECE };
+            const answer = await this.fetchWindow({ ...query, bins: counted ? 200 : 0 });
             batch(() => {
-                this.take(answer);
+                this.store(answer);
                 this.failed.value = "";
                 this.match.value = answer.match;
             });
-            if (!known) void this.count(answer.focus);
+            if (!counted) void this.fetchCounts(answer.focus);
             return answer;
         } catch (error) {
             this.failed.value = error instanceof Error ? error.message : String(error);
@@ -208,39 +208,39 @@ export class LogRows {
      * while something is being read may be missing in it, and is read after it.
      * @param {boolean} following
      */
-    async look(following) {
-        this.behind = true;
+    async refresh(following) {
+        this.outdated = true;
         this.following = following;
         if (this.looking || !this.loaded.peek()) return;
         this.looking = true;
-        while (this.behind && !this.ended) {
-            this.behind = false;
-            await this.readNew(this.following);
+        while (this.outdated && !this.ended) {
+            this.outdated = false;
+            await this.fetchNewLines(this.following);
         }
         this.looking = false;
     }
 
     /** @param {boolean} following */
-    async readNew(following) {
+    async fetchNewLines(following) {
         try {
-            const answer = await this.ask({ before: following ? AT_THE_END : 0, after: 0, bins: 0 });
+            const answer = await this.fetchWindow({ before: following ? AT_THE_END : 0, after: 0, bins: 0 });
             if (this.ended) return;
-            const came = answer.total - this.arrived.peek();
+            const added = answer.total - this.arrived.peek();
             batch(() => {
-                if (following && came > MANY)
-                    this.skipped.value = { position: this.total.peek(), lines: came - answer.lines.length };
-                this.take(answer);
+                if (following && added > MANY)
+                    this.skipped.value = { position: this.total.peek(), lines: added - answer.lines.length };
+                this.store(answer);
                 if (following) this.total.value = answer.total;
                 this.failed.value = "";
             });
-            if (came > 0 && Date.now() - this.counted > BINS_EVERY) void this.count();
+            if (added > 0 && Date.now() - this.counted > BINS_EVERY) void this.fetchCounts();
         } catch {
             // the shell says when the master is away
         }
     }
 
     /** Lets the reader scroll to all lines that there are. */
-    admit() {
+    revealAll() {
         this.total.value = this.arrived.value;
     }
 
@@ -248,12 +248,12 @@ export class LogRows {
      * A line that is longer than what is shown at first.
      * @param {number} id
      */
-    async whole(id) {
-        const answer = await this.ask({ around: id, before: 0, after: 1, bins: 0, whole: true });
+    async loadFullLine(id) {
+        const answer = await this.fetchWindow({ around: id, before: 0, after: 1, bins: 0, whole: true });
         for (const line of answer.lines) {
-            for (const [position, known] of this.lines) {
-                if (known.id !== line.id) continue;
-                this.characters += line.text.length - known.text.length;
+            for (const [position, existing] of this.lines) {
+                if (existing.id !== line.id) continue;
+                this.characters += line.text.length - existing.text.length;
                 this.lines.set(position, line);
             }
         }
@@ -261,7 +261,7 @@ export class LogRows {
     }
 
     /** The address of all lines that fit the filter, one JSON object each. */
-    get everything() {
+    get downloadAddress() {
         const words = new URLSearchParams(this.filter);
         if (this.search.has("onlyMatches"))
             for (const name of ["searchText", "enableRegex"]) {
@@ -277,21 +277,25 @@ export class LogRows {
  * @param {string} address
  * @returns {Promise<Blob>}
  */
-export async function textOf(address) {
+export async function downloadText(address) {
     const answer = await fetch(address, { credentials: "same-origin" });
     if (!answer.ok || !answer.body) throw new ApiError(answer.status, `The master answered ${answer.status}.`);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     /** @type {Blob[]} */
     const parts = [];
-    let rest = "";
+    let partial = "";
     for (;;) {
         const { done, value } = await reader.read();
-        const lines = (rest + (value ?? "")).split("\n");
-        rest = done ? "" : (lines.pop() ?? "");
+        const lines = (partial + (value ?? "")).split("\n");
+        partial = done ? "" : (lines.pop() ?? "");
         const texts = lines.filter(Boolean).map(line => {
-            const one = JSON.parse(line);
-            if (one.error) throw new ApiError(0, String(one.error.message ?? one.error.error ?? "The log broke off."));
-            return String((one.result ?? one).message);
+            const record = JSON.parse(line);
+            if (record.error)
+                throw new ApiError(
+                    0,
+                    String(record.error.message ?? record.error.error ?? "The log ended unexpectedly."),
+                );
+            return String((record.result ?? record).message);
         });
         if (texts.length) parts.push(new Blob(texts));
         if (done) return new Blob(parts, { type: "text/plain" });

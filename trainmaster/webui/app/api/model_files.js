@@ -7,15 +7,15 @@ import { get, send } from "./http.js";
 export async function modelFiles(id) {
     const answer = await get(`api/v1/experiments/${id}/file_tree`);
     /** @type {ModelFile[]} */
-    const found = [];
+    const files = [];
     const walk = (/** @type {ModelFile[]} */ nodes) => {
         for (const node of nodes) {
             if (node.isDir) walk(node.files ?? []);
-            else found.push(node);
+            else files.push(node);
         }
     };
     walk(answer.files ?? []);
-    return found;
+    return files;
 }
 
 /** The text of a file. @param {number} id of an experiment @param {string} path */
@@ -26,5 +26,5 @@ export async function modelFile(id, path) {
 
 /** @param {string} base64 */
 export function binary(base64) {
-    return Uint8Array.from(atob(base64), one => one.charCodeAt(0));
+    return Uint8Array.from(atob(base64), character => character.charCodeAt(0));
 }

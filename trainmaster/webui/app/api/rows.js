@@ -2,7 +2,7 @@
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { ApiError, get } from "./http.js";
 
-/** @typedef {{ columns: string[], rows: unknown[][], total: number, states: { [name: string]: number } }} Answer */
+/** @typedef {{ columns: string[], rows: unknown[][], total: number, states: { [name: string]: number } }} TablePage */
 /** @typedef {Readonly<Record<string, any>> & { id: number }} Row by the names of the columns */
 
 const PIECE = 200;
@@ -27,7 +27,7 @@ export class WindowedRows {
         /** @type {Map<number, Row>} */
         this.rows = new Map();
         /** @type {Set<number>} */
-        this.asked = new Set();
+        this.requested = new Set();
     }
 
     /** @param {number} index */
@@ -40,21 +40,21 @@ export class WindowedRows {
      * @param {number} from
      * @param {number} to exclusive
      */
-    want(from, to) {
+    ensureLoaded(from, to) {
         const last = Math.floor(Math.max(from, Math.min(to, this.total.value) - 1) / PIECE);
         for (let piece = Math.floor(from / PIECE); piece <= last; piece += 1) {
-            if (!this.asked.has(piece)) void this.read(piece);
+            if (!this.requested.has(piece)) void this.load(piece);
         }
     }
 
     /** @param {number} piece */
-    async read(piece) {
-        this.asked.add(piece);
+    async load(piece) {
+        this.requested.add(piece);
         try {
-            const answer = await this.ask(piece * PIECE, PIECE);
+            const answer = await this.fetchRows(piece * PIECE, PIECE);
             batch(() => {
-                const found = objects(answer);
-                for (const [at, row] of found.entries()) this.rows.set(piece * PIECE + at, row);
+                const rows = rowObjects(answer);
+                for (const [at, row] of rows.entries()) this.rows.set(piece * PIECE + at, row);
                 this.total.value = answer.total;
                 this.states.value = answer.states;
                 this.loaded.value = true;
@@ -63,7 +63,7 @@ export class WindowedRows {
                 this.version.value += 1;
             });
         } catch (error) {
-            this.asked.delete(piece);
+            this.requested.delete(piece);
             batch(() => {
                 this.failed.value = error instanceof Error ? error.message : String(error);
                 this.refused.value = error instanceof ApiError && error.status === 400;
@@ -74,9 +74,9 @@ export class WindowedRows {
     /**
      * @param {number} offset
      * @param {number} limit
-     * @returns {Promise<Answer>}
+     * @returns {Promise<TablePage>}
      */
-    ask(offset, limit) {
+    fetchRows(offset, limit) {
         return get(this.address(offset, limit));
     }
 
@@ -87,22 +87,22 @@ export class WindowedRows {
     async refresh(from) {
         const piece = Math.floor(from / PIECE);
         if (!this.loaded.value) {
-            if (this.failed.value) await this.read(piece);
+            if (this.failed.value) await this.load(piece);
             return;
         }
         let answer;
         try {
-            answer = await this.ask(piece * PIECE, PIECE);
+            answer = await this.fetchRows(piece * PIECE, PIECE);
         } catch {
             return; // the shell says when the master is away
         }
         batch(() => {
             const places = new Map([...this.rows].map(([at, row]) => [row.id, at]));
             let same = answer.total === this.total.value;
-            for (const [at, row] of objects(answer).entries()) {
-                const place = places.get(row.id);
-                if (place !== undefined) this.rows.set(place, row);
-                same &&= place === piece * PIECE + at;
+            for (const [at, row] of rowObjects(answer).entries()) {
+                const index = places.get(row.id);
+                if (index !== undefined) this.rows.set(index, row);
+                same &&= index === piece * PIECE + at;
             }
             this.states.value = answer.states;
             this.outdated.value = !same;
@@ -111,19 +111,19 @@ export class WindowedRows {
     }
 
     /** All rows, for a file or for marks. */
-    async all() {
+    async fetchAll() {
         /** @type {Row[]} */
-        const found = [];
+        const rows = [];
         for (;;) {
-            const answer = await this.ask(found.length, EXPORTED);
-            found.push(...objects(answer));
-            if (answer.rows.length === 0 || found.length >= answer.total) return found;
+            const answer = await this.fetchRows(rows.length, EXPORTED);
+            rows.push(...rowObjects(answer));
+            if (answer.rows.length === 0 || rows.length >= answer.total) return rows;
         }
     }
 }
 
-/** @param {Answer} answer */
-function objects(answer) {
+/** @param {TablePage} answer */
+function rowObjects(answer) {
     return answer.rows.map(
         row => /** @type {Row} */ (Object.fromEntries(answer.columns.map((name, at) => [name, row[at]]))),
     );

@@ -1,36 +1,29 @@
-/** Who uses the page, and what they may do. */
-import { signal } from "../../vendor/signals/signals.js";
-import { ApiError, comebacks, get, send, sessionEnded } from "./http.js";
-
-/** @import { PageSession } from "../../types/api.d.ts" */
-
-/** What the master says of itself and of its user; null until it has answered. */
-export const session = signal(/** @type {PageSession | null} */ (null));
-/** Whether the user is leaving: what is refused meanwhile needs no password. */
-export const signingOut = signal(false);
+/** Signs in and out, and says what the user may do. */
+import { ApiError, get, send } from "./http.js";
+import { reconnects, session, sessionEnded, signingOut } from "./state.js";
 
 export async function readSession() {
     const answer = await get("session");
     if (session.value?.user && !answer.user && !signingOut.value) {
-        sessionEnded.value = true; // above the page, which keeps what was typed into it
+        sessionEnded.value = true; // a dialog asks above the page, which keeps what was typed into it
         return;
     }
-    const again = sessionEnded.value && answer.user;
+    const signedInAgain = sessionEnded.value && answer.user;
     session.value = answer;
     sessionEnded.value = false;
-    if (again) comebacks.value += 1; // what was refused is asked for again
+    if (signedInAgain) reconnects.value += 1; // refused calls are repeated
 }
 
 /**
- * @param {{ username: string, password: string } | { ticket: string }} given
+ * @param {{ username: string, password: string } | { ticket: string }} credentials
  */
-export async function signIn(given) {
-    await send("POST", "session", given);
+export async function signIn(credentials) {
+    await send("POST", "session", credentials);
     await readSession();
 }
 
 /**
- * The name of the user whom a link signs in; the link stays good.
+ * Return the name of the user whom a link signs in, without using the link up.
  * @param {string} ticket
  */
 export async function ownerOfLink(ticket) {

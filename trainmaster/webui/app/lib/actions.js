@@ -6,7 +6,7 @@ import { hasEnded } from "./states.js";
  * @property {number} id
  * @property {string} state
  * @property {boolean} archived
- * @property {boolean} mine whether the user may change it
+ * @property {boolean} editable whether the user may change it
  */
 /**
  * @typedef {object} Action
@@ -15,13 +15,14 @@ import { hasEnded } from "./states.js";
  * @property {string} permission
  * @property {boolean} [dangerous] it cannot be undone
  * @property {"POST" | "DELETE"} method
- * @property {(one: Subject) => string} skips why it does not apply; empty where it does
+ * @property {(subject: Subject) => string} skips why it does not apply; empty where it does
  */
 
-/** @param {Subject} one */
-const live = one => (hasEnded(one.state) ? "have ended" : one.state.startsWith("STOPPING") ? "are stopping" : "");
-/** @param {Subject} one */
-const ended = one => (hasEnded(one.state) ? "" : "have not ended");
+/** @param {Subject} subject */
+const whileRunning = subject =>
+    hasEnded(subject.state) ? "have ended" : subject.state.startsWith("STOPPING") ? "are stopping" : "";
+/** @param {Subject} subject */
+const onceEnded = subject => (hasEnded(subject.state) ? "" : "have not ended");
 
 /** @type {Action[]} */
 export const ACTIONS = [
@@ -30,37 +31,37 @@ export const ACTIONS = [
         text: "Activate",
         permission: "UPDATE_EXPERIMENT",
         method: "POST",
-        skips: one => (one.state === "PAUSED" ? "" : "are not paused"),
+        skips: subject => (subject.state === "PAUSED" ? "" : "are not paused"),
     },
     {
         name: "pause",
         text: "Pause",
         permission: "UPDATE_EXPERIMENT",
         method: "POST",
-        skips: one => live(one) || (one.state === "PAUSED" ? "are paused already" : ""),
+        skips: subject => whileRunning(subject) || (subject.state === "PAUSED" ? "are paused already" : ""),
     },
-    { name: "cancel", text: "Cancel", permission: "UPDATE_EXPERIMENT", method: "POST", skips: live },
+    { name: "cancel", text: "Cancel", permission: "UPDATE_EXPERIMENT", method: "POST", skips: whileRunning },
     {
         name: "kill",
         text: "Kill",
         permission: "UPDATE_EXPERIMENT",
         method: "POST",
         dangerous: true,
-        skips: one => (hasEnded(one.state) ? "have ended" : ""),
+        skips: subject => (hasEnded(subject.state) ? "have ended" : ""),
     },
     {
         name: "archive",
         text: "Archive",
         permission: "UPDATE_EXPERIMENT_METADATA",
         method: "POST",
-        skips: one => ended(one) || (one.archived ? "are archived already" : ""),
+        skips: subject => onceEnded(subject) || (subject.archived ? "are archived already" : ""),
     },
     {
         name: "unarchive",
         text: "Unarchive",
         permission: "UPDATE_EXPERIMENT_METADATA",
         method: "POST",
-        skips: one => (one.archived ? "" : "are not archived"),
+        skips: subject => (subject.archived ? "" : "are not archived"),
     },
     {
         name: "delete",
@@ -68,7 +69,7 @@ export const ACTIONS = [
         permission: "DELETE_EXPERIMENT",
         method: "DELETE",
         dangerous: true,
-        skips: ended,
+        skips: onceEnded,
     },
 ];
 
@@ -82,10 +83,10 @@ export function preview(action, subjects) {
     const ids = [];
     /** @type {Map<string, number>} */
     const skipped = new Map();
-    for (const one of subjects) {
-        const why = one.mine ? action.skips(one) : "are not yours to change";
+    for (const subject of subjects) {
+        const why = subject.editable ? action.skips(subject) : "are not yours";
         if (why) skipped.set(why, (skipped.get(why) ?? 0) + 1);
-        else ids.push(one.id);
+        else ids.push(subject.id);
     }
     return { ids, skipped };
 }
@@ -96,7 +97,7 @@ export function preview(action, subjects) {
  * @param {Subject[]} subjects
  */
 export function previewByName(name, subjects) {
-    const action = ACTIONS.find(one => one.name === name);
+    const action = ACTIONS.find(action => action.name === name);
     if (!action) return { ids: [], skipped: [] };
     const { ids, skipped } = preview(action, subjects);
     return { ids, skipped: [...skipped] };

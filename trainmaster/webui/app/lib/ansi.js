@@ -101,14 +101,14 @@ export function pieces(text) {
     if (line.search(ESCAPE) < 0) return line ? [{ text: line, style: "" }] : [];
     const look = new Look();
     /** @type {Piece[]} */
-    const found = [];
+    const result = [];
     let from = 0;
     const add = (/** @type {string} */ part) => {
         if (!part) return;
         const style = look.classes();
-        const last = found.at(-1);
+        const last = result.at(-1);
         if (last?.style === style) last.text += part;
-        else found.push({ text: part, style });
+        else result.push({ text: part, style });
     };
     for (const match of line.matchAll(ESCAPE)) {
         add(line.slice(from, match.index));
@@ -117,13 +117,13 @@ export function pieces(text) {
             look.apply((match[1] || "0").split(/[;:]/).map(part => Number(part) || 0));
     }
     add(line.slice(from));
-    return found;
+    return result;
 }
 
 /** @param {string} text without its escape sequences */
 export function plain(text) {
     return pieces(text)
-        .map(one => one.text)
+        .map(piece => piece.text)
         .join("");
 }
 

@@ -7,13 +7,13 @@
  * @property {boolean} log
  * @property {number} low of numbers; 0 for words
  * @property {number} high
- * @property {string[] | null} words the values of a column of words, in order
- * @property {(value: unknown) => number | null} place from 0 to 1; null where there is no value
+ * @property {string[] | null} categories the values of a column of words, in order
+ * @property {(value: unknown) => number | null} position from 0 to 1; null where there is no value
  * @property {(place: number) => number} value the number at a place
  */
 
-const MOST_WORDS = 40;
-const LOG_FROM = 100; // a range of positive numbers this many times wide is shown on a logarithmic scale
+const MAX_CATEGORIES = 40;
+const MIN_LOG_RATIO = 100; // a range of positive numbers this many times wide is shown on a logarithmic scale
 
 /** @typedef {{ readonly [column: string]: string }} Kinds types of hyperparameters, as `log`, by the names of columns */
 
@@ -41,28 +41,32 @@ export function scaleOf(name, rows, kinds = {}) {
         if (typeof value === "number" && Number.isFinite(value)) {
             low = Math.min(low, value);
             high = Math.max(high, value);
-        } else if (!isOddNumber(value)) {
+        } else if (!isNonFinite(value)) {
             numbers = false;
         }
-        if (words.size <= MOST_WORDS) words.add(wordOf(value));
+        if (words.size <= MAX_CATEGORIES) words.add(categoryOf(value));
     }
     if (words.size < 2) return null;
     const log = kinds[name] === undefined ? undefined : kinds[name] === "log" && low > 0;
-    return numbers ? (low < high ? numeric(name, low, high, log) : null) : worded(name, [...words].sort(compared));
+    return numbers
+        ? low < high
+            ? numeric(name, low, high, log)
+            : null
+        : categorical(name, [...words].sort(compareCategories));
 }
 
 /** NaN and infinities come as words. @param {unknown} value */
-function isOddNumber(value) {
+function isNonFinite(value) {
     return value === "NaN" || value === "Infinity" || value === "-Infinity";
 }
 
 /** @param {unknown} value */
-function wordOf(value) {
+function categoryOf(value) {
     return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** @param {string} a @param {string} b */
-function compared(a, b) {
+function compareCategories(a, b) {
     return Number(a) - Number(b) || (a < b ? -1 : a > b ? 1 : 0);
 }
 
@@ -73,7 +77,7 @@ function compared(a, b) {
  * @param {boolean} [log]
  * @returns {Axis}
  */
-export function numeric(name, low, high, log = low > 0 && high / low >= LOG_FROM) {
+export function numeric(name, low, high, log = low > 0 && high / low >= MIN_LOG_RATIO) {
     const turn = log ? Math.log : (/** @type {number} */ value) => value;
     const back = log ? Math.exp : (/** @type {number} */ value) => value;
     const first = turn(low);
@@ -83,12 +87,12 @@ export function numeric(name, low, high, log = low > 0 && high / low >= LOG_FROM
         log,
         low,
         high,
-        words: null,
-        place: value =>
+        categories: null,
+        position: value =>
             typeof value === "number" && Number.isFinite(value) && (!log || value > 0)
                 ? (turn(value) - first) / length
                 : null,
-        value: place => back(first + place * length),
+        value: position => back(first + position * length),
     };
 }
 
@@ -97,16 +101,16 @@ export function numeric(name, low, high, log = low > 0 && high / low >= LOG_FROM
  * @param {string[]} words
  * @returns {Axis}
  */
-function worded(name, words) {
+function categorical(name, words) {
     const places = new Map(words.map((word, at) => [word, (at + 0.5) / words.length]));
     return {
         name,
         log: false,
         low: 0,
         high: words.length,
-        words,
-        place: value => (value === null || value === undefined ? null : (places.get(wordOf(value)) ?? null)),
-        value: place => Math.min(words.length - 1, Math.max(0, Math.floor(place * words.length))),
+        categories: words,
+        position: value => (value === null || value === undefined ? null : (places.get(categoryOf(value)) ?? null)),
+        value: position => Math.min(words.length - 1, Math.max(0, Math.floor(position * words.length))),
     };
 }
 
@@ -118,8 +122,8 @@ function worded(name, words) {
  */
 export function rangeText(axis, from, to) {
     const [low, high] = from <= to ? [from, to] : [to, from];
-    if (axis.words) {
-        return axis.words.filter((_, at, all) => inside((at + 0.5) / all.length, low, high)).join("|");
+    if (axis.categories) {
+        return axis.categories.filter((_, at, all) => inside((at + 0.5) / all.length, low, high)).join("|");
     }
     return `${short(axis.value(low))}..${short(axis.value(high))}`;
 }
@@ -131,26 +135,26 @@ export function rangeText(axis, from, to) {
  * @returns {[number, number] | null}
  */
 export function rangePlaces(axis, text) {
-    if (axis.words) {
-        const places = text.split("|").map(word => axis.place(word) ?? Number.NaN);
-        const half = 0.5 / axis.words.length;
+    if (axis.categories) {
+        const places = text.split("|").map(word => axis.position(word) ?? Number.NaN);
+        const half = 0.5 / axis.categories.length;
         const range = /** @type {[number, number]} */ ([Math.min(...places) - half, Math.max(...places) + half]);
         return Number.isNaN(range[0]) ? null : range;
     }
     const [low = "", high = ""] = text.split("..");
     if (low.trim() === "" || high.trim() === "") return null;
-    const from = axis.place(Number(low));
-    const to = axis.place(Number(high));
+    const from = axis.position(Number(low));
+    const to = axis.position(Number(high));
     return from === null || to === null ? null : [Math.min(from, to), Math.max(from, to)];
 }
 
 /**
- * @param {number} place
+ * @param {number} position
  * @param {number} low
  * @param {number} high
  */
-export function inside(place, low, high) {
-    return place >= low - 1e-9 && place <= high + 1e-9;
+export function inside(position, low, high) {
+    return position >= low - 1e-9 && position <= high + 1e-9;
 }
 
 /** @param {number} value */

@@ -8,7 +8,7 @@ import { count, duration, number } from "./format.js";
  * @property {string} name
  * @property {unknown[]} values one for each thing
  * @property {boolean} differs
- * @property {(value: unknown) => string} [words] how a value is told; default: as it is
+ * @property {(value: unknown) => string} [format] how a value is told; default: as it is
  */
 
 export const PARTS = /** @type {const} */ ([
@@ -27,11 +27,11 @@ export const PARTS = /** @type {const} */ ([
  * @param {number} to
  * @returns {T[]}
  */
-export function moved(list, from, to) {
-    const found = [...list];
-    const [one] = found.splice(from, 1);
-    if (one !== undefined) found.splice(Math.max(0, Math.min(list.length - 1, to)), 0, one);
-    return found;
+export function moveItem(list, from, to) {
+    const result = [...list];
+    const [item] = result.splice(from, 1);
+    if (item !== undefined) result.splice(Math.max(0, Math.min(list.length - 1, to)), 0, item);
+    return result;
 }
 
 /**
@@ -50,30 +50,30 @@ export function rowsOf(answer) {
     const slotHours = (/** @type {unknown} */ value) => number(Number(value) / 3600);
     const time = (/** @type {unknown} */ value) => (typeof value === "number" ? duration(value) : "–");
     return [
-        row("values", `best ${metric}`, one => one.best),
-        row("values", `last ${metric}`, one => one.last),
-        ...(budget === null ? [] : [row("values", `${metric} at ${number(budget)} ${xName}`, one => one.atBudget)]),
-        row("values", `trained to (${xName})`, one => one.end),
-        row("cost", "slot-hours", one => one.slotSeconds, slotHours),
-        row("cost", "time in queues", one => one.queueSeconds, time),
-        row("cost", "from start to end", one => (one.ended === null ? null : one.ended - one.started), time),
-        row("cost", "jobs", one => one.attempts),
-        ...(experiments ? [row("cost", "trials", one => one.trials)] : []),
-        row("cost", "restarts", one => one.restarts),
-        ...answer.settings.map(one => ({
-            part: one.part,
-            name: one.name,
-            values: one.values.length === 1 ? things.map(() => one.values[0]) : one.values,
-            differs: one.values.length > 1,
+        row("values", `best ${metric}`, item => item.best),
+        row("values", `last ${metric}`, item => item.last),
+        ...(budget === null ? [] : [row("values", `${metric} at ${number(budget)} ${xName}`, item => item.atBudget)]),
+        row("values", `trained to (${xName})`, item => item.end),
+        row("cost", "slot-hours", item => item.slotSeconds, slotHours),
+        row("cost", "queue time", item => item.queueSeconds, time),
+        row("cost", "duration", item => (item.ended === null ? null : item.ended - item.started), time),
+        row("cost", "jobs", item => item.attempts),
+        ...(experiments ? [row("cost", "trials", item => item.trials)] : []),
+        row("cost", "restarts", item => item.restarts),
+        ...answer.settings.map(setting => ({
+            part: setting.part,
+            name: setting.name,
+            values: setting.values.length === 1 ? things.map(() => setting.values[0]) : setting.values,
+            differs: setting.values.length > 1,
         })),
-        row("environment", "pool", one => one.pool),
-        row("environment", "nodes of the last job", one => one.nodes.join(" ")),
+        row("environment", "pool", item => item.pool),
+        row("environment", "nodes of the last job", item => item.nodes.join(" ")),
     ];
 }
 
 /** @param {readonly unknown[]} values */
 function differ(values) {
-    return new Set(values.map(one => JSON.stringify(one ?? null))).size > 1;
+    return new Set(values.map(value => JSON.stringify(value ?? null))).size > 1;
 }
 
 /**
@@ -82,16 +82,16 @@ function differ(values) {
  * @param {unknown} base
  * @param {(value: unknown) => string} [words]
  */
-export function delta(value, base, words = told) {
+export function delta(value, base, words = formatValue) {
     if (typeof value !== "number" || typeof base !== "number" || value === base) return "";
     const away = value - base;
     const sign = away > 0 ? "+" : "−";
-    const share = base === 0 ? "" : ` (${sign}${rounded(Math.abs(away / base) * 100)}\u2009%)`;
+    const share = base === 0 ? "" : ` (${sign}${roundedPercent(Math.abs(away / base) * 100)}\u2009%)`;
     return `${sign}${words(Math.abs(away))}${share}`;
 }
 
 /** @param {number} share per cent */
-function rounded(share) {
+function roundedPercent(share) {
     return share < 10 ? String(Number(share.toPrecision(2))) : count(Math.round(share));
 }
 
@@ -99,7 +99,7 @@ function rounded(share) {
  * A value in words.
  * @param {unknown} value
  */
-export function told(value) {
+export function formatValue(value) {
     if (value === null || value === undefined || value === "") return "–";
     if (typeof value === "number") return Number.isInteger(value) ? count(value) : number(value);
     return Array.isArray(value) ? value.join(", ") : String(value);
@@ -111,16 +111,16 @@ export function told(value) {
  * @param {string} metric
  * @param {boolean} smaller
  */
-export function bestPlace(row, metric, smaller) {
+export function bestColumn(row, metric, smaller) {
     if (row.part !== "values" || !row.differs || !row.name.includes(metric) || row.name.startsWith("trained"))
         return -1;
-    let found = -1;
+    let bestIndex = -1;
     for (const [at, value] of row.values.entries()) {
-        const best = found < 0 ? null : row.values[found];
+        const best = bestIndex < 0 ? null : row.values[bestIndex];
         if (typeof value !== "number") continue;
-        if (typeof best !== "number" || (smaller ? value < best : value > best)) found = at;
+        if (typeof best !== "number" || (smaller ? value < best : value > best)) bestIndex = at;
     }
-    return found;
+    return bestIndex;
 }
 
 /**
@@ -129,15 +129,15 @@ export function bestPlace(row, metric, smaller) {
  * @param {readonly CompareRow[]} rows
  */
 export function cellsOf(answer, rows) {
-    const one = answer.kind === "trials" ? "trial" : "experiment";
+    const noun = answer.kind === "trials" ? "trial" : "experiment";
     return {
-        head: ["part", "name", ...answer.things.map(thing => `${one} ${thing.id}`)],
-        rows: rows.map(row => [row.part, row.name, ...row.values.map(plain)]),
+        head: ["part", "name", ...answer.things.map(item => `${noun} ${item.id}`)],
+        rows: rows.map(row => [row.part, row.name, ...row.values.map(cellOf)]),
     };
 }
 
 /** @param {unknown} value @returns {import("./files.js").Cell} */
-function plain(value) {
+function cellOf(value) {
     if (value === null || value === undefined) return null;
     return typeof value === "number" || typeof value === "boolean" || typeof value === "string"
         ? value

@@ -2,7 +2,7 @@
 
 /** @import { Curves, ExperimentBoard } from "../../types/api.d.ts" */
 
-const MOST_PLACES = 600; // of a grid that has grown; a new one is asked for then
+const MAX_POINTS = 600; // of a grid that has grown; a new one is asked for then
 
 /**
  * Curves with those of the trials that have reported more since. Null: the grid has become too fine, all have to be
@@ -11,14 +11,14 @@ const MOST_PLACES = 600; // of a grid that has grown; a new one is asked for the
  * @param {Curves} news
  * @returns {Curves | null}
  */
-export function merged(all, news) {
+export function mergeCurves(all, news) {
     if (news.whole) return news;
     if (news.group !== all.group || news.metric !== all.metric || news.xName !== all.xName) return null;
     if (news.trials.length === 0) return { ...all, seq: news.seq };
-    const x = [...new Set([...all.x, ...news.x])].sort((one, other) => one - other);
-    if (x.length > MOST_PLACES) return null;
+    const x = [...new Set([...all.x, ...news.x])].sort((a, b) => a - b);
+    if (x.length > MAX_POINTS) return null;
     const places = new Map(x.map((value, at) => [value, at]));
-    const fresh = new Map(news.trials.map((trial, at) => [trial, at]));
+    const indexes = new Map(news.trials.map((trial, at) => [trial, at]));
     /** @type {number[]} */
     const trials = [];
     /** @type {(number | null)[][]} */
@@ -26,14 +26,14 @@ export function merged(all, news) {
     /** @type {(number | null)[]} */
     const last = [];
     for (const [at, trial] of all.trials.entries()) {
-        if (fresh.has(trial)) continue;
+        if (indexes.has(trial)) continue;
         trials.push(trial);
-        y.push(x.length === all.x.length ? (all.y[at] ?? []) : placed(all.y[at] ?? [], all.x, places));
+        y.push(x.length === all.x.length ? (all.y[at] ?? []) : alignToGrid(all.y[at] ?? [], all.x, places));
         last.push(all.last[at] ?? null);
     }
     for (const [at, trial] of news.trials.entries()) {
         trials.push(trial);
-        y.push(placed(news.y[at] ?? [], news.x, places));
+        y.push(alignToGrid(news.y[at] ?? [], news.x, places));
         last.push(news.last[at] ?? null);
     }
     return { ...all, x, trials, y, last, seq: news.seq };
@@ -44,16 +44,16 @@ export function merged(all, news) {
  * @param {number[]} x
  * @param {Map<number, number>} places
  */
-function placed(row, x, places) {
+function alignToGrid(row, x, places) {
     /** @type {(number | null)[]} */
-    const found = [];
+    const result = [];
     for (const [at, value] of row.entries()) {
-        const place = places.get(x[at] ?? Number.NaN);
-        if (value === null || place === undefined) continue;
-        while (found.length < place) found.push(null);
-        found[place] = value;
+        const index = places.get(x[at] ?? Number.NaN);
+        if (value === null || index === undefined) continue;
+        while (result.length < index) result.push(null);
+        result[index] = value;
     }
-    return found;
+    return result;
 }
 
 /**
@@ -70,6 +70,6 @@ export function unitOnAxis(board, trials) {
     const ratios = trials
         .filter(row => Number(row["units"]) > 0 && Number(row["steps"]) > 0)
         .map(row => Number(row["steps"]) / Number(row["units"]))
-        .sort((one, other) => one - other);
+        .sort((a, b) => a - b);
     return ratios[Math.floor(ratios.length / 2)] ?? null;
 }

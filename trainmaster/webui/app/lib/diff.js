@@ -2,7 +2,7 @@
 
 /** @typedef {{ kind: "same" | "gone" | "new", text: string, before: number | null, after: number | null }} Line */
 
-const MOST_EDITS = 1000; // beyond, the texts have so little in common that all of it is shown as changed
+const MAX_EDITS = 1000; // beyond, the texts have so little in common that all of it is shown as changed
 
 /**
  * @param {string} before
@@ -18,25 +18,25 @@ export function difference(before, after) {
     while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end])
         end += 1;
     /** @type {Line[]} */
-    const found = [];
+    const result = [];
     const same = (/** @type {number} */ i, /** @type {number} */ j) =>
-        found.push({ kind: "same", text: a[i] ?? "", before: i + 1, after: j + 1 });
+        result.push({ kind: "same", text: a[i] ?? "", before: i + 1, after: j + 1 });
     for (let i = 0; i < start; i += 1) same(i, i);
-    for (const step of edits(a.slice(start, a.length - end), b.slice(start, b.length - end))) {
+    for (const step of editScript(a.slice(start, a.length - end), b.slice(start, b.length - end))) {
         if (step.kind === "same") same(step.i + start, step.j + start);
         else if (step.kind === "gone")
-            found.push({ kind: "gone", text: a[step.i + start] ?? "", before: step.i + start + 1, after: null });
-        else found.push({ kind: "new", text: b[step.j + start] ?? "", before: null, after: step.j + start + 1 });
+            result.push({ kind: "gone", text: a[step.i + start] ?? "", before: step.i + start + 1, after: null });
+        else result.push({ kind: "new", text: b[step.j + start] ?? "", before: null, after: step.j + start + 1 });
     }
     for (let i = a.length - end; i < a.length; i += 1) same(i, i - a.length + b.length);
-    return found;
+    return result;
 }
 
 /** @param {string} text */
 function lines(text) {
-    const found = text.split("\n");
-    if (found.at(-1) === "") found.pop();
-    return found;
+    const result = text.split("\n");
+    if (result.at(-1) === "") result.pop();
+    return result;
 }
 
 /**
@@ -44,19 +44,19 @@ function lines(text) {
  * @param {string[]} b
  * @returns {{ kind: "same" | "gone" | "new", i: number, j: number }[]}
  */
-function edits(a, b) {
-    const most = Math.min(a.length + b.length, MOST_EDITS);
+function editScript(a, b) {
+    const maxEdits = Math.min(a.length + b.length, MAX_EDITS);
     /** @type {Map<number, number>[]} how far each diagonal came, after each number of edits */
     const rounds = [];
     let reach = new Map([[1, 0]]);
-    for (let edit = 0; edit <= most; edit += 1) {
+    for (let edit = 0; edit <= maxEdits; edit += 1) {
         rounds.push(new Map(reach));
         for (let k = -edit; k <= edit; k += 2) {
             const down = k === -edit || (k !== edit && (reach.get(k - 1) ?? -1) < (reach.get(k + 1) ?? -1));
             let i = down ? (reach.get(k + 1) ?? 0) : (reach.get(k - 1) ?? 0) + 1;
             while (i < a.length && i - k < b.length && a[i] === b[i - k]) i += 1;
             reach.set(k, i);
-            if (i >= a.length && i - k >= b.length) return wayBack(rounds, a.length, b.length, edit);
+            if (i >= a.length && i - k >= b.length) return backtrack(rounds, a.length, b.length, edit);
         }
         reach = new Map(reach);
     }
@@ -72,7 +72,7 @@ function edits(a, b) {
  * @param {number} after
  * @param {number} edit
  */
-function wayBack(rounds, before, after, edit) {
+function backtrack(rounds, before, after, edit) {
     let i = before;
     let j = after;
     /** @type {{ kind: "same" | "gone" | "new", i: number, j: number }[]} */

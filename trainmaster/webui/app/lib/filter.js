@@ -21,7 +21,7 @@ const VALUE = /"[^"]*"|[^,"]+/g;
  */
 export function terms(line) {
     /** @type {Term[]} */
-    const found = [];
+    const result = [];
     let at = 0;
     while (at < line.length) {
         if (/\s/.test(line[at] ?? "")) {
@@ -37,9 +37,9 @@ export function terms(line) {
         at += match[0].length;
         const [text, minus, key = "", sign, rest = ""] = match;
         const values = sign ? (rest.match(VALUE) ?? []).map(plain) : [rest.replaceAll('"', "")];
-        found.push({ text, key: plain(key), sign: sign ?? ":", values, negated: minus === "-" });
+        result.push({ text, key: plain(key), sign: sign ?? ":", values, negated: minus === "-" });
     }
-    return found;
+    return result;
 }
 
 /** @param {string} text */
@@ -74,11 +74,11 @@ export function valuesOf(line, key) {
  * @param {string[]} values
  */
 export function withValues(line, key, values) {
-    const kept = terms(line)
+    const remaining = terms(line)
         .filter(term => term.key !== key || term.sign !== ":" || term.negated)
         .map(term => term.text);
-    if (values.length) kept.push(`${key}:${values.map(quoted).join(",")}`);
-    return kept.join(" ");
+    if (values.length) remaining.push(`${key}:${values.map(quoted).join(",")}`);
+    return remaining.join(" ");
 }
 
 /**
@@ -88,7 +88,7 @@ export function withValues(line, key, values) {
  */
 export function without(line, at) {
     return terms(line)
-        .filter((_, place) => place !== at)
+        .filter((_, index) => index !== at)
         .map(term => term.text)
         .join(" ");
 }

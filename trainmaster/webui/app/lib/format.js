@@ -149,7 +149,10 @@ export const HIDDEN = /[\p{Cc}\p{Cs}\p{DI}\u2028\u2029\ufff9-\ufffb]/gu;
  */
 export function visible(text, longest = 300) {
     const cut = text.length > longest ? `${text.slice(0, longest)}…` : text;
-    return cut.replace(HIDDEN, one => `‹${one.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}›`);
+    return cut.replace(
+        HIDDEN,
+        character => `‹${character.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}›`,
+    );
 }
 
 /**

@@ -22,7 +22,7 @@ export function fieldsOf(values, above = []) {
  * @param {Field} field
  * @returns {{ value: unknown } | { sentence: string }}
  */
-export function valueIn({ path, before, text }) {
+export function parseField({ path, before, text }) {
     const name = path.join(".");
     if (typeof before === "string") return { value: text };
     try {
@@ -32,8 +32,8 @@ export function valueIn({ path, before, text }) {
         // said below
     }
     return typeof before === "number"
-        ? { sentence: `${name}: write a number, as 0.001 or 1e-3, not ${JSON.stringify(text)}.` }
-        : { sentence: `${name}: write JSON, as ${JSON.stringify(before)}, not ${JSON.stringify(text)}.` };
+        ? { sentence: `${name}: expected a number such as 0.001 or 1e-3, not ${JSON.stringify(text)}.` }
+        : { sentence: `${name}: expected JSON such as ${JSON.stringify(before)}, not ${JSON.stringify(text)}.` };
 }
 
 /**
@@ -41,15 +41,15 @@ export function valueIn({ path, before, text }) {
  * @param {readonly Field[]} fields
  * @returns {{ values: Values } | { sentence: string }}
  */
-export function read(fields) {
+export function parseFields(fields) {
     /** @type {Values} */
     const values = {};
     for (const field of fields) {
-        const found = valueIn(field);
-        if ("sentence" in found) return found;
+        const parsed = parseField(field);
+        if ("sentence" in parsed) return parsed;
         let at = values;
         for (const part of field.path.slice(0, -1)) at = /** @type {Values} */ ((at[part] ??= {}));
-        Object.defineProperty(at, field.path.at(-1) ?? "", { value: found.value, enumerable: true, writable: true });
+        Object.defineProperty(at, field.path.at(-1) ?? "", { value: parsed.value, enumerable: true, writable: true });
     }
     return { values };
 }

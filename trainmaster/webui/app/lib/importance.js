@@ -9,7 +9,7 @@ import { scaleOf } from "./axes.js";
 
 /** @import { Axis } from "./axes.js" */
 
-export const FEWEST = 10; // trials with a value: below, chance decides
+export const MIN_TRIALS = 10; // trials with a value: below, chance decides
 const BEST = 0.1; // share of the trials that count as the best
 const BINS = 20;
 const PRIOR = 0.5; // counts added to each bin, so that few trials do not look certain
@@ -24,18 +24,18 @@ const PRIOR = 0.5; // counts added to each bin, so that few trials do not look c
 export function importance(rows, names, goal, kinds = {}) {
     const judged = rows
         .map(row => ({ row, value: goal(row) }))
-        .filter(one => one.value !== null && Number.isFinite(one.value))
+        .filter(entry => entry.value !== null && Number.isFinite(entry.value))
         .sort((a, b) => Number(a.value) - Number(b.value));
-    if (judged.length < FEWEST) return [];
-    const best = judged.slice(0, Math.max(3, Math.round(judged.length * BEST))).map(one => one.row);
-    const all = judged.map(one => one.row);
-    const found = names.map(name => {
+    if (judged.length < MIN_TRIALS) return [];
+    const best = judged.slice(0, Math.max(3, Math.round(judged.length * BEST))).map(entry => entry.row);
+    const all = judged.map(entry => entry.row);
+    const divergences = names.map(name => {
         const axis = scaleOf(name, all, kinds);
         return { name, share: axis === null ? 0 : divergence(axis, best, all) };
     });
-    const sum = found.reduce((total, one) => total + one.share, 0);
-    return found
-        .map(one => ({ name: one.name, share: sum > 0 ? one.share / sum : 0 }))
+    const sum = divergences.reduce((total, entry) => total + entry.share, 0);
+    return divergences
+        .map(entry => ({ name: entry.name, share: sum > 0 ? entry.share / sum : 0 }))
         .sort((a, b) => b.share - a.share || a.name.localeCompare(b.name));
 }
 
@@ -45,10 +45,10 @@ export function importance(rows, names, goal, kinds = {}) {
  * @param {readonly { readonly [name: string]: unknown }[]} all
  */
 function divergence(axis, best, all) {
-    const bins = axis.words ? axis.words.length : BINS;
+    const bins = axis.categories ? axis.categories.length : BINS;
     const p = shares(axis, best, bins);
     const q = shares(axis, all, bins);
-    return p.reduce((sum, here, at) => sum + (q[at] ?? 1) * (here / (q[at] ?? 1) - 1) ** 2, 0);
+    return p.reduce((sum, density, at) => sum + (q[at] ?? 1) * (density / (q[at] ?? 1) - 1) ** 2, 0);
 }
 
 /**
@@ -59,9 +59,9 @@ function divergence(axis, best, all) {
 function shares(axis, rows, bins) {
     const counts = new Array(bins).fill(PRIOR / bins);
     for (const row of rows) {
-        const place = axis.place(row[axis.name]);
-        if (place !== null) counts[Math.min(bins - 1, Math.floor(place * bins))] += 1;
+        const position = axis.position(row[axis.name]);
+        if (position !== null) counts[Math.min(bins - 1, Math.floor(position * bins))] += 1;
     }
-    const sum = counts.reduce((total, one) => total + one, 0);
-    return counts.map(one => one / sum);
+    const sum = counts.reduce((total, count) => total + count, 0);
+    return counts.map(count => count / sum);
 }

@@ -20,15 +20,15 @@ export const FILTERS = ["level", ...LISTS.map(([name]) => name), "since", "until
  * @param {URLSearchParams} query of the page's address
  */
 function filterOf(query) {
-    const found = new URLSearchParams();
+    const filter = new URLSearchParams();
     const lowest = LEVELS.indexOf((query.get("level") ?? "").toUpperCase());
-    if (lowest > 0) for (const level of LEVELS.slice(lowest)) found.append("levels", level);
-    for (const [name, called] of LISTS) for (const value of listOf(query, name)) found.append(called, value);
+    if (lowest > 0) for (const level of LEVELS.slice(lowest)) filter.append("levels", level);
+    for (const [name, called] of LISTS) for (const value of listParam(query, name)) filter.append(called, value);
     const since = query.get("since");
     const until = query.get("until");
-    if (since) found.set("timestampAfter", since);
-    if (until) found.set("timestampBefore", until);
-    return found;
+    if (since) filter.set("timestampAfter", since);
+    if (until) filter.set("timestampBefore", until);
+    return filter;
 }
 
 /**
@@ -36,20 +36,20 @@ function filterOf(query) {
  * @param {URLSearchParams} query
  */
 function searchOf(query) {
-    const found = new URLSearchParams();
+    const search = new URLSearchParams();
     const text = query.get("q");
-    if (!text) return found;
-    found.set("searchText", text);
-    if (query.get("regex")) found.set("enableRegex", "true");
-    if (query.get("only")) found.set("onlyMatches", "true");
-    return found;
+    if (!text) return search;
+    search.set("searchText", text);
+    if (query.get("regex")) search.set("enableRegex", "true");
+    if (query.get("only")) search.set("onlyMatches", "true");
+    return search;
 }
 
 /**
  * Filter and search of an address, as texts that are alike where the question is.
  * @param {string | URLSearchParams} query
  */
-export function askedBy(query) {
+export function logQueryOf(query) {
     const words = new URLSearchParams(query);
     return { filter: filterOf(words).toString(), search: searchOf(words).toString() };
 }
@@ -58,7 +58,7 @@ export function askedBy(query) {
  * @param {URLSearchParams} query
  * @param {string} name
  */
-export function listOf(query, name) {
+export function listParam(query, name) {
     return (query.get(name) ?? "").split(",").filter(Boolean);
 }
 
@@ -67,7 +67,7 @@ export function listOf(query, name) {
  * @param {string} value is taken out if it is there
  */
 export function toggled(list, value) {
-    return list.includes(value) ? list.filter(one => one !== value) : [...list, value];
+    return list.includes(value) ? list.filter(item => item !== value) : [...list, value];
 }
 
 /** @typedef {"" | "ago" | "start" | "none"} Times */
@@ -75,49 +75,49 @@ export function toggled(list, value) {
 /**
  * The time of a line: of the day, ago, or since the log's beginning.
  * @param {number} at seconds since 1970
- * @param {Times} way
+ * @param {Times} mode
  * @param {number} began seconds since 1970
  * @param {number} now seconds since 1970
  */
-export function stamp(at, way, began, now) {
-    if (way === "none") return "";
-    if (way === "ago") return now - at < 1 ? "now" : `−${duration(now - at)}`;
-    if (way === "start") return `+${clock(at - began)}`;
+export function stamp(at, mode, began, now) {
+    if (mode === "none") return "";
+    if (mode === "ago") return now - at < 1 ? "now" : `−${duration(now - at)}`;
+    if (mode === "start") return `+${clock(at - began)}`;
     return exact(at * 1000).slice(5, 19);
 }
 
 /** @param {number} seconds */
 function clock(seconds) {
-    const whole = Math.max(0, seconds);
+    const positive = Math.max(0, seconds);
     const two = (/** @type {number} */ n) => String(Math.floor(n)).padStart(2, "0");
-    return `${Math.floor(whole / 3600)}:${two((whole % 3600) / 60)}:${two(whole % 60)}.${Math.floor((whole * 10) % 10)}`;
+    return `${Math.floor(positive / 3600)}:${two((positive % 3600) / 60)}:${two(positive % 60)}.${Math.floor((positive * 10) % 10)}`;
 }
 
 /**
  * Where a text stands in a line, in whatever case.
  * @param {string} line
- * @param {string} wanted
+ * @param {string} term
  * @returns {[number, number][]} beginnings and ends
  */
-export function placesOf(line, wanted) {
+export function matchesIn(line, term) {
     const low = line.toLowerCase();
-    const text = wanted.toLowerCase();
+    const text = term.toLowerCase();
     /** @type {[number, number][]} */
-    const found = [];
-    if (!text || low.length !== line.length) return found;
-    for (let at = low.indexOf(text); at >= 0 && found.length < 100; at = low.indexOf(text, at + text.length))
-        found.push([at, at + text.length]);
-    return found;
+    const ranges = [];
+    if (!text || low.length !== line.length) return ranges;
+    for (let at = low.indexOf(text); at >= 0 && ranges.length < 100; at = low.indexOf(text, at + text.length))
+        ranges.push([at, at + text.length]);
+    return ranges;
 }
 
 /**
  * The pieces of a line, cut where a place begins or ends.
  * @param {readonly Piece[]} pieces
  * @param {readonly [number, number][]} places
- * @returns {(Piece & { found: boolean })[]}
+ * @returns {(Piece & { isMatch: boolean })[]}
  */
-export function withPlaces(pieces, places) {
-    /** @type {(Piece & { found: boolean })[]} */
+export function splitAtMatches(pieces, places) {
+    /** @type {(Piece & { isMatch: boolean })[]} */
     const result = [];
     let start = 0;
     let next = 0;
@@ -126,9 +126,9 @@ export function withPlaces(pieces, places) {
         while (from < text.length) {
             while (next < places.length && (places[next]?.[1] ?? 0) <= start + from) next += 1;
             const [begin, end] = places[next] ?? [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
-            const found = begin <= start + from;
-            const to = Math.min(text.length, (found ? end : begin) - start);
-            result.push({ text: text.slice(from, to), style, found });
+            const isMatch = begin <= start + from;
+            const to = Math.min(text.length, (isMatch ? end : begin) - start);
+            result.push({ text: text.slice(from, to), style, isMatch });
             from = to;
         }
         start += text.length;

@@ -3,9 +3,9 @@
  * line has its true height; above, short ways of the scroll bar move by pixels, long ones by the share of the log.
  */
 
-export const LINE = 18; // pixels of a line
-export const HIGHEST = 8_000_000; // pixels of the scrolled element
-const SHORT = 1500; // pixels that are no jump
+export const LINE_HEIGHT = 18; // pixels of a line
+export const MAX_HEIGHT = 8_000_000; // pixels of the scrolled element
+const MAX_PIXEL_SCROLL = 1500; // pixels that are no jump
 
 /**
  * @typedef {object} Scale
@@ -16,12 +16,12 @@ const SHORT = 1500; // pixels that are no jump
 
 /** The greatest position that the first visible line can have; a share of a line counts. @param {Scale} scale */
 export function lastTop({ total, view, wraps }) {
-    return Math.max(0, total - (wraps ? 1 : view / LINE));
+    return Math.max(0, total - (wraps ? 1 : view / LINE_HEIGHT));
 }
 
 /** The height of what is scrolled. @param {Scale} scale */
-export function heightOf(scale) {
-    return Math.min(lastTop(scale) * LINE, HIGHEST) + scale.view;
+export function scrollHeight(scale) {
+    return Math.min(lastTop(scale) * LINE_HEIGHT, MAX_HEIGHT) + scale.view;
 }
 
 /**
@@ -29,9 +29,9 @@ export function heightOf(scale) {
  * @param {Scale} scale
  * @param {number} top
  */
-export function scrollOf(scale, top) {
+export function scrollOffset(scale, top) {
     const last = lastTop(scale);
-    return last > 0 ? Math.min(1, Math.max(0, top / last)) * (heightOf(scale) - scale.view) : 0;
+    return last > 0 ? Math.min(1, Math.max(0, top / last)) * (scrollHeight(scale) - scale.view) : 0;
 }
 
 /**
@@ -43,13 +43,13 @@ export function scrollOf(scale, top) {
  * @param {(pixels: number) => number} [moved] the position that is so many pixels further, where lines are of many heights
  */
 export function topAfter(scale, top, from, to, moved) {
-    const way = heightOf(scale) - scale.view;
+    const range = scrollHeight(scale) - scale.view;
     const last = lastTop(scale);
-    if (to <= 0 || way <= 0) return 0;
-    if (to >= way - 0.5) return last;
-    if (!scale.wraps && last * LINE <= way + 1) return Math.min(last, to / LINE);
-    if (Math.abs(to - from) > SHORT) return (to / way) * last;
-    const next = moved && scale.wraps ? moved(to - from) : top + (to - from) / LINE;
+    if (to <= 0 || range <= 0) return 0;
+    if (to >= range - 0.5) return last;
+    if (!scale.wraps && last * LINE_HEIGHT <= range + 1) return Math.min(last, to / LINE_HEIGHT);
+    if (Math.abs(to - from) > MAX_PIXEL_SCROLL) return (to / range) * last;
+    const next = moved && scale.wraps ? moved(to - from) : top + (to - from) / LINE_HEIGHT;
     return Math.min(last, Math.max(0, next));
 }
 
@@ -59,8 +59,8 @@ export function topAfter(scale, top, from, to, moved) {
  * @param {number} top
  * @returns {[number, number]} the first, and the one behind the last
  */
-export function drawn({ total, view, wraps }, top) {
-    const room = Math.ceil(view / LINE) + 1;
+export function visibleRange({ total, view, wraps }, top) {
+    const room = Math.ceil(view / LINE_HEIGHT) + 1;
     const first = Math.max(0, Math.floor(wraps ? Math.min(top, total - room) : top));
     return [first, Math.min(total, Math.floor(Math.max(first, top)) + room)];
 }
@@ -70,8 +70,8 @@ export function drawn({ total, view, wraps }, top) {
  * @param {Scale} scale
  * @param {number} position
  */
-export function centred(scale, position) {
-    return Math.min(lastTop(scale), Math.max(0, position - scale.view / LINE / 2 + 0.5));
+export function topToCentre(scale, position) {
+    return Math.min(lastTop(scale), Math.max(0, position - scale.view / LINE_HEIGHT / 2 + 0.5));
 }
 
 /**
@@ -80,8 +80,8 @@ export function centred(scale, position) {
  * @param {number} top
  * @param {number} position
  */
-export function revealed(scale, top, position) {
-    const lines = scale.view / LINE;
+export function topToReveal(scale, top, position) {
+    const lines = scale.view / LINE_HEIGHT;
     if (position < top) return position;
     if (position + 1 > top + lines) return Math.min(lastTop(scale), position + 1 - lines);
     return top;
@@ -94,9 +94,9 @@ export function revealed(scale, top, position) {
  * @param {number} size
  */
 export function piecesOf(first, end, size) {
-    const found = [];
-    for (let piece = Math.floor(first / size); piece * size < end; piece += 1) found.push(piece);
-    return found;
+    const pieces = [];
+    for (let piece = Math.floor(first / size); piece * size < end; piece += 1) pieces.push(piece);
+    return pieces;
 }
 
 /**
@@ -104,7 +104,7 @@ export function piecesOf(first, end, size) {
  * @param {readonly number[]} counts
  * @param {number} height
  */
-export function strip(counts, height) {
+export function stripRows(counts, height) {
     const rows = new Array(Math.max(0, Math.floor(height))).fill(0);
     const size = counts.length;
     if (size === 0) return rows;

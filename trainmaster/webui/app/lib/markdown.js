@@ -13,20 +13,20 @@
  *   | { kind: "rule" }} Block
  */
 
-const MOST = 200_000; // characters that are read
+const MAX_CHARACTERS = 200_000; // characters that are read
 
 /**
  * @param {string} text
  * @returns {Block[]}
  */
 export function blocks(text) {
-    const lines = text.slice(0, MOST).split(/\r?\n/);
+    const lines = text.slice(0, MAX_CHARACTERS).split(/\r?\n/);
     /** @type {Block[]} */
-    const found = [];
+    const result = [];
     let at = 0;
-    const taken = (/** @type {RegExp} */ wanted) => {
+    const takeLines = (/** @type {RegExp} */ pattern) => {
         const start = at;
-        while (at < lines.length && wanted.test(lines[at] ?? "")) at += 1;
+        while (at < lines.length && pattern.test(lines[at] ?? "")) at += 1;
         return lines.slice(start, at);
     };
     while (at < lines.length) {
@@ -39,35 +39,35 @@ export function blocks(text) {
             const inside = [];
             while (at < lines.length && !lines[at]?.startsWith("```")) inside.push(lines[at++]);
             at += 1;
-            found.push({ kind: "code", text: inside.join("\n") });
+            result.push({ kind: "code", text: inside.join("\n") });
         } else if (heading) {
             at += 1;
-            found.push({ kind: "heading", depth: heading[1]?.length ?? 1, spans: spans(heading[2] ?? "") });
+            result.push({ kind: "heading", depth: heading[1]?.length ?? 1, spans: spans(heading[2] ?? "") });
         } else if (/^\s*([-*_])(\s*\1){2,}\s*$/.test(line)) {
             at += 1;
-            found.push({ kind: "rule" });
+            result.push({ kind: "rule" });
         } else if (/^\s*[-*+]\s+/.test(line)) {
-            const items = taken(/^\s*[-*+]\s+/).map(one => spans(one.replace(/^\s*[-*+]\s+/, "")));
-            found.push({ kind: "list", ordered: false, items });
+            const items = takeLines(/^\s*[-*+]\s+/).map(item => spans(item.replace(/^\s*[-*+]\s+/, "")));
+            result.push({ kind: "list", ordered: false, items });
         } else if (/^\s*\d{1,9}[.)]\s+/.test(line)) {
-            const items = taken(/^\s*\d{1,9}[.)]\s+/).map(one => spans(one.replace(/^\s*\d{1,9}[.)]\s+/, "")));
-            found.push({ kind: "list", ordered: true, items });
+            const items = takeLines(/^\s*\d{1,9}[.)]\s+/).map(item => spans(item.replace(/^\s*\d{1,9}[.)]\s+/, "")));
+            result.push({ kind: "list", ordered: true, items });
         } else if (/^>/.test(line)) {
-            const quoted = taken(/^>/).map(one => one.replace(/^>\s?/, ""));
-            found.push({ kind: "quote", spans: spans(quoted.join(" ")) });
+            const quoted = takeLines(/^>/).map(quoteLine => quoteLine.replace(/^>\s?/, ""));
+            result.push({ kind: "quote", spans: spans(quoted.join(" ")) });
         } else if (line.includes("|") && isRuleOfTable(lines[at + 1] ?? "")) {
             const head = cells(line);
             at += 2;
-            found.push({ kind: "table", head, rows: taken(/\|/).map(cells) });
+            result.push({ kind: "table", head, rows: takeLines(/\|/).map(cells) });
         } else {
             const start = at;
             at += 1;
             while (at < lines.length && /^(?!\s*$|#{1,6}\s|```|>|\s*[-*+]\s|\s*\d{1,9}[.)]\s)/.test(lines[at] ?? ""))
                 at += 1;
-            found.push({ kind: "text", spans: spans(lines.slice(start, at).join(" ")) });
+            result.push({ kind: "text", spans: spans(lines.slice(start, at).join(" ")) });
         }
     }
-    return found;
+    return result;
 }
 
 /** @param {string} line */
@@ -99,15 +99,15 @@ const SPACE = " "; // any white space, as a mark
  * of opening marks that nothing closes takes no longer than another one.
  * @param {string} text
  */
-function marks(text) {
+function markFinder(text) {
     /** @type {Map<string, number>} */
-    const known = new Map();
+    const positions = new Map();
     return (/** @type {string} */ mark, /** @type {number} */ from) => {
-        let at = known.get(mark);
+        let at = positions.get(mark);
         if (at === undefined || at < from) {
-            const found = mark === SPACE ? space(text, from) : text.indexOf(mark, from);
-            at = found < 0 ? Number.POSITIVE_INFINITY : found;
-            known.set(mark, at);
+            const position = mark === SPACE ? space(text, from) : text.indexOf(mark, from);
+            at = position < 0 ? Number.POSITIVE_INFINITY : position;
+            positions.set(mark, at);
         }
         return at;
     };
@@ -123,7 +123,7 @@ function space(text, from) {
  * The piece of a text that begins with a mark at a place, and where it ends; null where the mark is only text.
  * @param {string} text
  * @param {number} at
- * @param {ReturnType<typeof marks>} next
+ * @param {ReturnType<typeof markFinder>} next
  * @returns {[Span, number] | null}
  */
 function spanAt(text, at, next) {
@@ -157,13 +157,13 @@ function spanAt(text, at, next) {
 }
 
 /**
- * @param {string} whole
+ * @param {string} source
  * @param {string} label
  * @param {string} to
  * @returns {Span}
  */
-function linked(whole, label, to) {
-    return safe(to) ? { kind: "link", text: label || to, to } : { kind: "text", text: whole };
+function linked(source, label, to) {
+    return isSafeLink(to) ? { kind: "link", text: label || to, to } : { kind: "text", text: source };
 }
 
 /**
@@ -172,24 +172,24 @@ function linked(whole, label, to) {
  */
 export function spans(text) {
     /** @type {Span[]} */
-    const found = [];
-    const next = marks(text);
+    const result = [];
+    const next = markFinder(text);
     let last = 0;
     BEGIN.lastIndex = 0;
     for (let match = BEGIN.exec(text); match; match = BEGIN.exec(text)) {
         const span = spanAt(text, match.index, next);
         if (span) {
-            if (match.index > last) found.push({ kind: "text", text: text.slice(last, match.index) });
-            found.push(span[0]);
+            if (match.index > last) result.push({ kind: "text", text: text.slice(last, match.index) });
+            result.push(span[0]);
             last = span[1];
         }
         BEGIN.lastIndex = span ? span[1] : match.index + 1;
     }
-    if (last < text.length) found.push({ kind: "text", text: text.slice(last) });
-    return found;
+    if (last < text.length) result.push({ kind: "text", text: text.slice(last) });
+    return result;
 }
 
 /** Only to other pages: no scripts, no data. @param {string} address */
-function safe(address) {
+function isSafeLink(address) {
     return /^https?:\/\//i.test(address) || /^(?![a-z][a-z0-9+.-]*:)(?!\/\/)[\w./#?=&%~-]+$/i.test(address);
 }

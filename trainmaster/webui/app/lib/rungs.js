@@ -40,7 +40,7 @@ import { number, plural, tick } from "./format.js";
  */
 export function eventsOf(answer) {
     return answer.rows.map((row, at) => {
-        const named = Object.fromEntries(answer.columns.map((name, place) => [name, row[place]]));
+        const named = Object.fromEntries(answer.columns.map((name, index) => [name, row[index]]));
         return /** @type {RungEvent} */ ({ ...named, number: answer.first + at });
     });
 }
@@ -56,7 +56,7 @@ export function eventsOf(answer) {
  */
 export function momentOf(events, bracket, units, at, smaller) {
     const rungs = units.map(
-        one => /** @type {RungMoment} */ ({ units: one, dots: [], cut: null, keep: 0, best: null }),
+        unit => /** @type {RungMoment} */ ({ units: unit, dots: [], cut: null, keep: 0, best: null }),
     );
     /** @type {Map<number, Dot>} */
     const latest = new Map();
@@ -76,10 +76,10 @@ export function momentOf(events, bracket, units, at, smaller) {
     return rungs;
 }
 
-/** @param {number | null} one @param {number | null} other @param {boolean} smaller */
-function better(one, other, smaller) {
-    if (one === null) return false;
-    return other === null || (smaller ? one < other : one > other);
+/** @param {number | null} value @param {number | null} other @param {boolean} smaller */
+function better(value, other, smaller) {
+    if (value === null) return false;
+    return other === null || (smaller ? value < other : value > other);
 }
 
 /**
@@ -94,15 +94,15 @@ export function leader(rungs) {
  * The number of the event before or after `at` that a test takes; null: there is none.
  * @param {readonly RungEvent[]} events
  * @param {number} at
- * @param {1 | -1} way
+ * @param {1 | -1} direction
  * @param {(event: RungEvent) => boolean} fits
  */
-export function nextEvent(events, at, way, fits) {
-    const found =
-        way > 0
-            ? events.find(one => one.number > at && fits(one))
-            : events.findLast(one => one.number < at && fits(one));
-    return found?.number ?? null;
+export function nextEvent(events, at, direction, fits) {
+    const nearest =
+        direction > 0
+            ? events.find(event => event.number > at && fits(event))
+            : events.findLast(event => event.number < at && fits(event));
+    return nearest?.number ?? null;
 }
 
 /**
@@ -117,18 +117,18 @@ export function sentence(event, { clock, units, unit }) {
         return `At ${clock} trial ${event.trial} failed at ${rung}: it counts as the worst of ${event.of}.`;
     }
     if (event.decision === "top") {
-        return `At ${clock} trial ${event.trial} reached the top, ${rung}: ${standing}; it is done.`;
+        return `At ${clock} trial ${event.trial} reached the top, ${rung}: ${standing}; it is complete.`;
     }
-    const on = event.keep === 1 ? "1 goes on" : `${event.keep} go on`;
-    const does = event.decision === "stopped" ? `was stopped at ${rung}` : `reached ${rung} and goes on`;
-    return `At ${clock} trial ${event.trial} ${does}: ${standing}, cut ${number(event.cut)}; ${on}.`;
+    const on = event.keep === 1 ? "1 continues" : `${event.keep} continue`;
+    const does = event.decision === "stopped" ? `was stopped at ${rung}` : `reached ${rung} and continues`;
+    return `At ${clock} trial ${event.trial} ${does}: ${standing}, cutoff ${number(event.cut)}; ${on}.`;
 }
 
 // -- where it is drawn -------------------------------------------------------------------------------------------------
 
 /**
  * @typedef {object} Scene places in pixels
- * @property {{ left: number, right: number, name: string, told: string }[]} columns
+ * @property {{ left: number, right: number, name: string, note: string }[]} columns
  * @property {{ x: number, y: number, dot: Dot, leads: boolean }[]} dots
  * @property {{ column: number, points: [number, number][], now: number }[]} cuts how the cut moved, and where it is
  * @property {{ y: number, text: string }[]} marks of the axis
@@ -136,8 +136,8 @@ export function sentence(event, { clock, units, unit }) {
  * @property {number} bottom
  */
 
-const FAILED = 16; // the strip below, where failed ones are
-const NARROW = 130; // of a column whose head is short
+const FAILED_STRIP = 16; // the strip below, where failed ones are
+const NARROW_COLUMN = 130; // of a column whose head is short
 
 /**
  * The axis of all values of a bracket: it stays while time goes on. Null: there is no value.
@@ -147,7 +147,7 @@ const NARROW = 130; // of a column whose head is short
  * @returns {Axis | null}
  */
 export function valueAxis(events, bracket, log) {
-    let values = events.filter(one => one.bracket === bracket).map(one => one.value);
+    let values = events.filter(event => event.bracket === bracket).map(event => event.value);
     if (log) values = values.filter(value => value !== null && value > 0);
     let low = Infinity;
     let high = -Infinity;
@@ -171,11 +171,11 @@ export function valueAxis(events, bracket, log) {
  * @returns {Scene}
  */
 export function sceneOf(rungs, totals, axis, box, unit) {
-    const bottom = box.bottom - FAILED;
+    const bottom = box.bottom - FAILED_STRIP;
     const wide = (box.right - box.left) / Math.max(1, rungs.length);
     const up = (/** @type {number | null} */ value) => {
-        const place = axis.place(value);
-        return place === null ? box.bottom - FAILED / 2 : bottom - place * (bottom - box.top);
+        const position = axis.position(value);
+        return position === null ? box.bottom - FAILED_STRIP / 2 : bottom - position * (bottom - box.top);
     };
     const first = leader(rungs);
     /** @type {Scene} */
@@ -184,20 +184,20 @@ export function sceneOf(rungs, totals, axis, box, unit) {
         const left = box.left + at * wide + 8;
         const right = box.left + (at + 1) * wide - 8;
         const step = (right - left) / Math.max(1, totals[at] ?? 1);
-        const x = (/** @type {number} */ place) => left + (place + 0.5) * step;
+        const x = (/** @type {number} */ index) => left + (index + 0.5) * step;
         const stopped = rung.dots.filter(dot => dot.look === "stopped").length;
-        const narrow = right - left < NARROW;
+        const narrow = right - left < NARROW_COLUMN;
         scene.columns.push({
             left,
             right,
             name: narrow ? `rung ${at + 1}` : `rung ${at + 1}: ${number(rung.units)} ${unit}`,
-            told: narrow ? `${rung.dots.length}` : `${plural(rung.dots.length, "trial")}, ${stopped} stopped`,
+            note: narrow ? `${rung.dots.length}` : `${plural(rung.dots.length, "trial")}, ${stopped} stopped`,
         });
         /** @type {[number, number][]} */
         const points = [];
-        for (const [place, dot] of rung.dots.entries()) {
-            scene.dots.push({ x: x(place), y: up(dot.event.value), dot, leads: dot === first });
-            if (dot.event.cut !== null) points.push([x(place), up(dot.event.cut)]);
+        for (const [index, dot] of rung.dots.entries()) {
+            scene.dots.push({ x: x(index), y: up(dot.event.value), dot, leads: dot === first });
+            if (dot.event.cut !== null) points.push([x(index), up(dot.event.cut)]);
         }
         if (rung.cut !== null) scene.cuts.push({ column: at, points, now: up(rung.cut) });
     }

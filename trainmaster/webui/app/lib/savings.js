@@ -38,7 +38,7 @@ export function savings(runs, maxTime) {
         else byTrial.set(run.id, (maxTime - run.units) * run.secondsPerUnit * run.slots);
     }
     const used = runs.reduce((sum, run) => sum + run.slotSeconds, 0);
-    const saved = [...byTrial.values()].reduce((sum, one) => sum + one, 0);
+    const saved = [...byTrial.values()].reduce((sum, seconds) => sum + seconds, 0);
     return { used, saved, stopped: byTrial.size + unknown, unknown, byTrial };
 }
 
@@ -52,29 +52,29 @@ export function savings(runs, maxTime) {
  * @returns {{ x: number[], used: number[], without: number[] }} x in hours since the first start
  */
 export function costCurves(runs, saving, now, points = 120) {
-    const begun = runs.filter(run => run.started !== null);
-    if (begun.length === 0) return { x: [], used: [], without: [] };
-    const first = Math.min(...begun.map(run => Number(run.started)));
-    const last = Math.max(...begun.map(run => run.ended ?? now));
+    const started = runs.filter(run => run.started !== null);
+    if (started.length === 0) return { x: [], used: [], without: [] };
+    const first = Math.min(...started.map(run => Number(run.started)));
+    const last = Math.max(...started.map(run => run.ended ?? now));
     const length = Math.max(1, last - first);
     const x = [];
     const used = [];
     const without = [];
     for (let at = 0; at < points; at += 1) {
         const moment = first + (length * at) / (points - 1);
-        let here = 0;
-        let more = 0;
-        for (const run of begun) {
+        let usedSoFar = 0;
+        let savedSoFar = 0;
+        for (const run of started) {
             const start = Number(run.started);
             if (moment <= start) continue;
             const end = run.ended ?? now;
-            here += run.slotSeconds * Math.min(1, (moment - start) / Math.max(1, end - start));
+            usedSoFar += run.slotSeconds * Math.min(1, (moment - start) / Math.max(1, end - start));
             const spared = saving.byTrial.get(run.id) ?? 0;
-            if (spared && moment > end) more += Math.min(spared, (moment - end) * run.slots);
+            if (spared && moment > end) savedSoFar += Math.min(spared, (moment - end) * run.slots);
         }
         x.push((moment - first) / 3600);
-        used.push(here / 3600);
-        without.push((here + more) / 3600);
+        used.push(usedSoFar / 3600);
+        without.push((usedSoFar + savedSoFar) / 3600);
     }
     return { x, used, without };
 }
@@ -96,7 +96,7 @@ export function costCurves(runs, saving, now, points = 120) {
  * @property {number} from trials that went to the end, from which this is told
  */
 
-const FEWEST_WHOLE = 5;
+const MIN_COMPLETE = 5;
 
 /**
  * How good the best of the stopped trials might have become. What those that went to the end had when the other one
@@ -106,28 +106,30 @@ const FEWEST_WHOLE = 5;
  * @returns {Regret | null} null where too few trials went to the end
  */
 export function regret(courses, maxTime) {
-    const whole = courses.filter(one => !one.stopped && (one.x.at(-1) ?? 0) >= maxTime * 0.99 && bestOf(one) !== null);
-    if (whole.length < FEWEST_WHOLE) return null;
-    const ends = whole.map(one => Number(bestOf(one)));
+    const complete = courses.filter(
+        course => !course.stopped && (course.x.at(-1) ?? 0) >= maxTime * 0.99 && bestOf(course) !== null,
+    );
+    if (complete.length < MIN_COMPLETE) return null;
+    const ends = complete.map(course => Number(bestOf(course)));
     const best = Math.min(...ends);
     /** @type {Regret | null} */
-    let found = null;
-    for (const one of courses) {
-        if (!one.stopped) continue;
-        const stoppedAt = one.x.at(-1);
-        const value = bestOf(one);
+    let result = null;
+    for (const course of courses) {
+        if (!course.stopped) continue;
+        const stoppedAt = course.x.at(-1);
+        const value = bestOf(course);
         if (stoppedAt === undefined || value === null) continue;
-        const then = whole.map(other => valueAt(other, stoppedAt));
-        const line = fitted(then, ends);
+        const valuesThen = complete.map(other => valueAt(other, stoppedAt));
+        const line = fitLine(valuesThen, ends);
         if (line === null) continue;
         // Never worse than what it had already.
         const expected = Math.min(value, line.at(value));
-        const chance = line.doubt > 0 ? normal((best - expected) / line.doubt) : expected < best ? 1 : 0;
-        if (found === null || chance > found.chance) {
-            found = { best, trial: one.id, expected, doubt: line.doubt, chance, from: whole.length };
+        const chance = line.doubt > 0 ? normalCdf((best - expected) / line.doubt) : expected < best ? 1 : 0;
+        if (result === null || chance > result.chance) {
+            result = { best, trial: course.id, expected, doubt: line.doubt, chance, from: complete.length };
         }
     }
-    return found;
+    return result;
 }
 
 /** @param {Course} course */
@@ -138,13 +140,13 @@ function bestOf(course) {
 
 /** The best value up to a time. @param {Course} course @param {number} time */
 function valueAt(course, time) {
-    let found = null;
+    let best = null;
     for (const [at, x] of course.x.entries()) {
         if (x > time) break;
         const value = course.y[at] ?? null;
-        if (value !== null && Number.isFinite(value)) found = found === null ? value : Math.min(found, value);
+        if (value !== null && Number.isFinite(value)) best = best === null ? value : Math.min(best, value);
     }
-    return found;
+    return best;
 }
 
 /**
@@ -152,10 +154,10 @@ function valueAt(course, time) {
  * @param {readonly (number | null)[]} xs
  * @param {readonly number[]} ys
  */
-function fitted(xs, ys) {
+function fitLine(xs, ys) {
     const pairs = xs.flatMap((x, at) => (x === null ? [] : [[x, ys[at] ?? 0]]));
     const size = pairs.length;
-    if (size < FEWEST_WHOLE) return null;
+    if (size < MIN_COMPLETE) return null;
     const meanX = pairs.reduce((sum, pair) => sum + (pair[0] ?? 0), 0) / size;
     const meanY = pairs.reduce((sum, pair) => sum + (pair[1] ?? 0), 0) / size;
     let over = 0;
@@ -166,15 +168,15 @@ function fitted(xs, ys) {
     }
     const slope = under > 0 ? over / under : 0;
     const at = (/** @type {number} */ x) => meanY + slope * (x - meanX);
-    const rest = pairs.reduce((sum, [x = 0, y = 0]) => sum + (y - at(x)) ** 2, 0);
-    return { at, doubt: Math.sqrt(rest / Math.max(1, size - 2)) };
+    const residuals = pairs.reduce((sum, [x = 0, y = 0]) => sum + (y - at(x)) ** 2, 0);
+    return { at, doubt: Math.sqrt(residuals / Math.max(1, size - 2)) };
 }
 
 /**
  * The normal distribution function (Abramowitz and Stegun, 7.1.26; error below 1.5e-7).
  * @param {number} z
  */
-function normal(z) {
+function normalCdf(z) {
     const x = Math.abs(z) / Math.SQRT2;
     const t = 1 / (1 + 0.3275911 * x);
     const poly = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;

@@ -67,25 +67,26 @@ export function extent(lists) {
  * Whether an axis counts, as steps and epochs do: there is nothing between two whole numbers.
  * @param {ArrayLike<number | null>} values
  */
-export function areWhole(values) {
-    return Array.from(values).every(one => one === null || Number.isInteger(one));
+export function areIntegers(values) {
+    return Array.from(values).every(value => value === null || Number.isInteger(value));
 }
 
 /**
  * Round numbers that cover a range: 1, 2 or 5 times a power of ten apart.
  * @param {number} low
  * @param {number} high
- * @param {number} most
+ * @param {number} maxTicks
  * @returns {number[]}
  */
-export function ticks(low, high, most) {
+export function ticks(low, high, maxTicks) {
     if (!(high > low)) return [low];
-    const rough = (high - low) / Math.max(1, most);
+    const rough = (high - low) / Math.max(1, maxTicks);
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map(times => times * power).find(one => one >= rough) ?? 10 * power;
-    const found = [];
-    for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at += 1) found.push(tidy(at * step));
-    return found;
+    const step = [1, 2, 5, 10].map(times => times * power).find(candidate => candidate >= rough) ?? 10 * power;
+    const marks = [];
+    for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at += 1)
+        marks.push(roundOff(at * step));
+    return marks;
 }
 
 /**
@@ -98,17 +99,17 @@ export function logTicks(low, high) {
     const first = Math.floor(Math.log10(low));
     const last = Math.ceil(Math.log10(high));
     const times = last - first <= 2 ? [1, 2, 5] : [1];
-    const found = [];
+    const marks = [];
     for (let power = first; power <= last; power += 1) {
-        for (const one of times) {
-            const value = tidy(one * 10 ** power);
-            if (value >= low * 0.999 && value <= high * 1.001) found.push(value);
+        for (const factor of times) {
+            const value = roundOff(factor * 10 ** power);
+            if (value >= low * 0.999 && value <= high * 1.001) marks.push(value);
         }
     }
-    return found;
+    return marks;
 }
 
 /** Without the last digits' noise, as 0.30000000000000004. @param {number} value */
-function tidy(value) {
+function roundOff(value) {
     return Number(value.toPrecision(12));
 }

@@ -1,85 +1,81 @@
 /** A chart as a vector graphic for paper: 85 or 170 mm wide, type of 8 pt, its data inside the file. */
 import { csv, json } from "./files.js";
 import { tick } from "./format.js";
-import { areWhole, extent, logTicks, positive, ticks } from "./series.js";
+import { areIntegers, extent, logTicks, positive, ticks } from "./series.js";
+import { paperWidth, SvgPen } from "./svg_pen.js";
 
-/** @import { ChartData, Values } from "./series.js" */
+/** @import { ChartData, Series, Values } from "./series.js" */
+/** @typedef {(value: number) => number} Scale from a value to pixels */
 
-const MM = 72 / 25.4; // points in a millimetre
-const TYPE = 8; // points
 // Okabe and Ito's colours; paper is white.
-export const PAPER_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a7000", "#000000"];
-
-/** @param {string} text */
-export function escaped(text) {
-    const clean = text.replace(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, "�");
-    return clean.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
-}
+const PAPER_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a7000", "#000000"];
+const RATIO = 0.62; // height of the plot to its width
+const LEGEND_LINE = 17;
+const MARGIN = { left: 66, top: 12, right: 21, bottom: 42 };
+const MAX_NAME_LENGTH = 60;
 
 /**
+ * Return a chart as the text of an SVG file.
  * @param {ChartData} data
  * @param {{ millimetres: number, log?: boolean, logX?: boolean }} how
  */
 export function svgOf(data, { millimetres, log = false, logX = false }) {
-    const width = millimetres * MM;
-    const legend = data.series.filter(one => !one.faded).slice(0, PAPER_COLOURS.length);
-    const lines = legend.length > 1 ? legend.length : 0;
-    const height = width * 0.62 + lines * TYPE * 1.4;
-    const box = { left: 44, top: 8, right: width - 14, bottom: width * 0.62 - 28 };
-    const series = data.series.map(one => ({ ...one, y: log ? positive(one.y) : one.y }));
-    const across = extent([logX ? data.x.filter(value => value > 0) : data.x]) ?? [logX ? 0.1 : 0, 1];
-    const [low, high] = widened(extent(series.map(one => one.y)) ?? [log ? 0.1 : 0, 1], log);
-    const x = scale(across[0], across[1], box.left, box.right, logX);
-    const y = scale(low, high, box.bottom, box.top, log);
-    const parts = [];
+    const width = paperWidth(millimetres);
+    const plotHeight = Math.round(width * RATIO);
+    const colours = coloursOf(data.series);
+    const legend = colours.size > 1 ? colours : new Map();
+    const pen = new SvgPen(width, plotHeight + legend.size * LEGEND_LINE);
+    const series = data.series.map(({ y, ...rest }) => ({ ...rest, y: log ? positive(y) : y }));
+    const range = extent([logX ? data.x.filter(value => value > 0) : data.x]) ?? [logX ? 0.1 : 0, 1];
+    const [low, high] = widened(extent(series.map(({ y }) => y)) ?? [log ? 0.1 : 0, 1], log);
+    const bottom = plotHeight - MARGIN.bottom;
+    const x = scale(range[0], range[1], MARGIN.left, width - MARGIN.right, logX);
+    const y = scale(low, high, bottom, MARGIN.top, log);
     for (const value of log ? logTicks(low, high) : ticks(low, high, 6)) {
-        const at = y(value).toFixed(2);
-        parts.push(`<path d="M${box.left} ${at}H${box.right.toFixed(2)}" stroke="#ddd" stroke-width=".5"/>`);
-        parts.push(text(tick(value), box.left - 4, Number(at) + TYPE * 0.35, "end"));
+        line(pen, [MARGIN.left, y(value)], [width - MARGIN.right, y(value)], "#ddd", 0.75);
+        text(pen, tick(value), MARGIN.left - 6, y(value) + 4, "end");
     }
-    const marks = logX ? logTicks(...across) : ticks(across[0], across[1], width > 300 ? 8 : 4);
-    for (const value of areWhole(data.x) ? marks.filter(Number.isInteger) : marks) {
-        const at = x(value);
-        parts.push(`<path d="M${at.toFixed(2)} ${box.bottom.toFixed(2)}v3" stroke="#000" stroke-width=".5"/>`);
-        parts.push(text(tick(value), at, box.bottom + TYPE + 4, "middle"));
+    const marks = logX ? logTicks(...range) : ticks(range[0], range[1], width > 450 ? 8 : 4);
+    for (const value of areIntegers(data.x) ? marks.filter(Number.isInteger) : marks) {
+        line(pen, [x(value), bottom], [x(value), bottom + 5], "#000", 0.75);
+        text(pen, tick(value), x(value), bottom + 18, "center");
     }
-    parts.push(
-        `<path d="M${box.left} ${box.top}V${box.bottom.toFixed(2)}H${box.right.toFixed(2)}" fill="none" stroke="#000" stroke-width=".5"/>`,
-    );
-    parts.push(text(data.xTitle, (box.left + box.right) / 2, box.bottom + TYPE * 2 + 6, "middle"));
-    parts.push(
-        `<g transform="translate(${TYPE} ${((box.top + box.bottom) / 2).toFixed(2)}) rotate(-90)">${text(data.yTitle, 0, 0, "middle")}</g>`,
-    );
+    line(pen, [MARGIN.left, MARGIN.top], [MARGIN.left, bottom], "#000", 0.75);
+    line(pen, [MARGIN.left, bottom], [width - MARGIN.right, bottom], "#000", 0.75);
+    text(pen, data.xTitle, (MARGIN.left + width - MARGIN.right) / 2, bottom + 33, "center");
+    pen.save();
+    pen.translate(12, (MARGIN.top + bottom) / 2);
+    pen.rotate(-Math.PI / 2);
+    text(pen, data.yTitle, 0, 0, "center");
+    pen.restore();
     for (const one of [...series].sort((a, b) => Number(b.faded ?? false) - Number(a.faded ?? false))) {
-        const colour =
-            one.faded || !legend.some(other => other.name === one.name) ? "#bbb" : paperColour(data, one.name);
-        parts.push(
-            `<path d="${path(data.x, one.y, x, y)}" fill="none" stroke="${colour}" stroke-width="${one.bold ? 1.6 : one.faded ? 0.5 : 1}" stroke-linejoin="round"/>`,
-        );
+        pen.strokeStyle = colours.get(one.name) ?? "#bbb";
+        pen.lineWidth = one.bold ? 2.4 : one.faded ? 0.75 : 1.5;
+        drawCurve(pen, data.x, one.y, x, y);
     }
-    if (lines) {
-        for (const [at, one] of legend.entries()) {
-            const top = width * 0.62 + (at + 0.7) * TYPE * 1.4;
-            parts.push(
-                `<path d="M${box.left} ${(top - TYPE * 0.35).toFixed(2)}h16" stroke="${paperColour(data, one.name)}" stroke-width="1.4"/>`,
-            );
-            parts.push(text(one.name, box.left + 22, top, "start"));
-        }
+    for (const [index, [name, colour]] of [...legend].entries()) {
+        const baseline = plotHeight + (index + 0.7) * LEGEND_LINE;
+        line(pen, [MARGIN.left, baseline - 4], [MARGIN.left + 24, baseline - 4], colour, 2.1);
+        text(pen, name, MARGIN.left + 33, baseline, "start");
     }
-    const size = `width="${millimetres}mm" height="${(height / MM).toFixed(2)}mm" viewBox="0 0 ${width.toFixed(2)} ${height.toFixed(2)}"`;
-    return [
-        `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="Helvetica, Arial, sans-serif" font-size="${TYPE}">`,
-        `<title>${escaped(data.label)}</title>`,
-        `<desc>${escaped(data.source ?? "")}</desc>`,
-        `<metadata>${escaped(csvOf(data))}</metadata>`,
-        ...parts,
-        "</svg>\n",
-    ].join("\n");
+    return pen.file({ millimetres, title: data.label, source: data.source ?? "", metadata: csvOf(data) });
 }
 
-/** As on the screen: by the series' place. @param {ChartData} data @param {string} name */
-function paperColour(data, name) {
-    return PAPER_COLOURS[data.series.findIndex(one => one.name === name) % PAPER_COLOURS.length];
+/**
+ * Return the colours of the series that the legend names, as on the screen: by their place.
+ * @param {Series[]} series
+ * @returns {Map<string, string>}
+ */
+function coloursOf(series) {
+    const named = series
+        .map(({ name, faded }, index) => ({
+            name,
+            faded,
+            colour: PAPER_COLOURS[index % PAPER_COLOURS.length] ?? "#000",
+        }))
+        .filter(({ faded }) => !faded)
+        .slice(0, PAPER_COLOURS.length);
+    return new Map(named.map(({ name, colour }) => [name, colour]));
 }
 
 /** The chart's values as CSV. @param {ChartData} data */
@@ -94,12 +90,12 @@ export function jsonOf(data) {
 
 /** @param {ChartData} data */
 function headOf(data) {
-    return [data.xTitle, ...data.series.map(one => one.name)];
+    return [data.xTitle, ...data.series.map(series => series.name)];
 }
 
 /** @param {ChartData} data */
 function rowsOf(data) {
-    return data.x.map((value, at) => [value, ...data.series.map(one => one.y[at] ?? null)]);
+    return data.x.map((value, at) => [value, ...data.series.map(series => series.y[at] ?? null)]);
 }
 
 /**
@@ -120,7 +116,7 @@ function widened([low, high], log) {
  * @param {number} from
  * @param {number} to
  * @param {boolean} log
- * @returns {(value: number) => number}
+ * @returns {Scale}
  */
 function scale(low, high, from, to, log) {
     const of = log ? Math.log10 : (/** @type {number} */ value) => value;
@@ -129,31 +125,46 @@ function scale(low, high, from, to, log) {
 }
 
 /**
- * @param {number[]} xs
- * @param {Values} ys
- * @param {(value: number) => number} x
- * @param {(value: number) => number} y
+ * @param {SvgPen} pen
+ * @param {[number, number]} from
+ * @param {[number, number]} to
+ * @param {string} colour
+ * @param {number} width
  */
-function path(xs, ys, x, y) {
-    const words = [];
-    let pen = "M";
-    for (const [at, value] of ys.entries()) {
-        const along = xs[at];
-        if (value === null || along === undefined || !Number.isFinite(value)) continue; // lines go on over gaps
-        if (!Number.isFinite(x(along))) continue; // zero on a logarithmic scale
-        words.push(`${pen}${x(along).toFixed(2)} ${y(value).toFixed(2)}`);
-        pen = "L";
-    }
-    return words.join("");
+function line(pen, from, to, colour, width) {
+    pen.strokeStyle = colour;
+    pen.lineWidth = width;
+    pen.beginPath();
+    pen.moveTo(...from);
+    pen.lineTo(...to);
+    pen.stroke();
 }
 
 /**
+ * @param {SvgPen} pen
+ * @param {number[]} xs
+ * @param {Values} ys
+ * @param {Scale} x
+ * @param {Scale} y
+ */
+function drawCurve(pen, xs, ys, x, y) {
+    pen.beginPath();
+    for (const [index, value] of ys.entries()) {
+        const along = xs[index];
+        if (value === null || along === undefined || !Number.isFinite(value)) continue; // lines continue over gaps
+        if (Number.isFinite(x(along))) pen.lineTo(x(along), y(value)); // zero has no place on a logarithmic scale
+    }
+    pen.stroke();
+}
+
+/**
+ * @param {SvgPen} pen
  * @param {string} words
  * @param {number} x
  * @param {number} y
- * @param {"start" | "middle" | "end"} anchor
+ * @param {"start" | "center" | "end"} align
  */
-function text(words, x, y, anchor) {
-    const short = words.length > 60 ? `${words.slice(0, 59)}…` : words;
-    return `<text x="${x.toFixed(2)}" y="${y.toFixed(2)}" text-anchor="${anchor}">${escaped(short)}</text>`;
+function text(pen, words, x, y, align) {
+    pen.textAlign = align;
+    pen.fillText(words.length > MAX_NAME_LENGTH ? `${words.slice(0, MAX_NAME_LENGTH - 1)}…` : words, x, y);
 }

@@ -1,8 +1,4 @@
 /** A pen with the methods of a canvas that our drawings use, which writes a vector graphic: one drawing, two outputs. */
-import { json } from "./files.js";
-import { escaped } from "./svg.js";
-
-/** @import { Cell } from "./files.js" */
 
 const MM = 72 / 25.4; // points in a millimetre
 const TYPE = 8; // points of the type on paper
@@ -42,12 +38,12 @@ export class SvgPen {
         this.dash = "";
         this.turn = "";
         /** @type {Record<string, unknown>[]} */
-        this.kept = [];
+        this.stack = [];
     }
 
     save() {
         const { fillStyle, strokeStyle, lineWidth, globalAlpha, font, textAlign, textBaseline, dash, turn } = this;
-        this.kept.push({
+        this.stack.push({
             fillStyle,
             strokeStyle,
             lineWidth,
@@ -61,7 +57,7 @@ export class SvgPen {
     }
 
     restore() {
-        Object.assign(this, this.kept.pop());
+        Object.assign(this, this.stack.pop());
     }
 
     /** @param {number} x @param {number} y */
@@ -153,15 +149,15 @@ export class SvgPen {
      * @param {string} text
      * @param {number} x
      * @param {number} y
-     * @param {string} look
+     * @param {string} attributes
      */
-    write(text, x, y, look) {
+    write(text, x, y, attributes) {
         const anchor = { center: "middle", right: "end", end: "end" }[this.textAlign] ?? "start";
         const down = { middle: 0.35, top: 0.8, hanging: 0.8, bottom: -0.2 }[this.textBaseline] ?? 0;
         const size = this.size();
         const bold = /\bbold\b|\b[67]00\b/.test(this.font) ? ' font-weight="bold"' : "";
         this.add(
-            `<text x="${short(x)}" y="${short(y + down * size)}" font-size="${size}" text-anchor="${anchor}"${bold} ${look}`,
+            `<text x="${short(x)}" y="${short(y + down * size)}" font-size="${size}" text-anchor="${anchor}"${bold} ${attributes}`,
             `${escaped(text)}</text>`,
         );
     }
@@ -178,21 +174,28 @@ export class SvgPen {
     }
 
     /**
-     * The whole file, with the drawing's values and where they come from inside.
-     * @param {{ millimetres: number, title: string, source: string, names: string[], rows: Cell[][] }} about
+     * Return the whole file.
+     * @param {{ millimetres: number, title: string, source: string, metadata: string }} about `source`: where the values
+     *   come from; `metadata`: the values
      */
-    file({ millimetres, title, source, names, rows }) {
+    file({ millimetres, title, source, metadata }) {
         const height = (millimetres * this.height) / this.width;
         return [
             `<svg xmlns="http://www.w3.org/2000/svg" width="${millimetres}mm" height="${short(height)}mm" viewBox="0 0 ${this.width} ${this.height}" font-family="Helvetica, Arial, DejaVu Sans, sans-serif">`,
             `<title>${escaped(title)}</title>`,
             `<desc>${escaped(source)}</desc>`,
-            `<metadata>${escaped(json(names, rows))}</metadata>`,
+            `<metadata>${escaped(metadata)}</metadata>`,
             ...this.parts,
             "</svg>",
             "",
         ].join("\n");
     }
+}
+
+/** @param {string} text */
+export function escaped(text) {
+    const clean = text.replace(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, "�");
+    return clean.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 }
 
 /** @param {number} value */

@@ -24,13 +24,13 @@ export function lookOf(row, head) {
 }
 
 /** Why it is in its state, without the words that are the same for each. @param {Row} row */
-export function shortWhy(row) {
+export function shortReason(row) {
     const why = String(row["why"] || row["waits"] || "");
     return /^The trial saved its work and left \((.*)\)$/s.exec(why)?.[1] ?? why;
 }
 
 /** A trial in a few words. @param {Row} row @param {ExperimentHead} head */
-export function trialWords(row, head) {
+export function trialLabel(row, head) {
     const words = { failed: "failed", live: "running", stopped: "stopped by the search", ended: "ended" };
     const rung = typeof row["rung"] === "number" ? `, rung ${row["rung"] + 1}` : "";
     const best = typeof row["best"] === "number" ? `, best ${number(row["best"])}` : "";
@@ -42,13 +42,13 @@ export function trialWords(row, head) {
  * @param {Curves} curves
  * @param {number} at which row
  */
-export function points(curves, at) {
+export function curvePoints(curves, at) {
     /** @type {number[]} */
     const x = [];
     /** @type {number[]} */
     const y = [];
-    for (const [place, value] of (curves.y[at] ?? []).entries()) {
-        const along = curves.x[place];
+    for (const [index, value] of (curves.y[at] ?? []).entries()) {
+        const along = curves.x[index];
         if (value === null || along === undefined) continue;
         x.push(along);
         y.push(value);
@@ -59,9 +59,9 @@ export function points(curves, at) {
 /**
  * As many of the places as a table can show, the first and the last among them.
  * @param {readonly number[]} places
- * @param {number} most
+ * @param {number} maxCount
  */
-export function sampled(places, most) {
-    if (places.length <= most) return places.map((_, at) => at);
-    return Array.from({ length: most }, (_, at) => Math.round((at * (places.length - 1)) / (most - 1)));
+export function sampled(places, maxCount) {
+    if (places.length <= maxCount) return places.map((_, at) => at);
+    return Array.from({ length: maxCount }, (_, at) => Math.round((at * (places.length - 1)) / (maxCount - 1)));
 }

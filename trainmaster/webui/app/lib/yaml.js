@@ -22,15 +22,15 @@ function block(value, depth) {
     const margin = "  ".repeat(depth);
     if (Array.isArray(value)) {
         if (isShort(value)) return [margin + scalar(value)];
-        return value.flatMap(one => {
-            const [first = "", ...rest] = block(one, depth + 1);
+        return value.flatMap(item => {
+            const [first = "", ...rest] = block(item, depth + 1);
             return [`${margin}- ${first.trimStart()}`, ...rest];
         });
     }
     if (typeof value === "object" && value !== null && Object.keys(value).length > 0) {
-        return Object.entries(value).flatMap(([key, one]) => {
+        return Object.entries(value).flatMap(([key, item]) => {
             const head = `${margin}${text(key)}:`;
-            return isLeaf(one) ? [`${head} ${scalar(one)}`] : [head, ...block(one, depth + 1)];
+            return isLeaf(item) ? [`${head} ${scalar(item)}`] : [head, ...block(item, depth + 1)];
         });
     }
     return [margin + scalar(value)];
@@ -44,7 +44,7 @@ function isLeaf(value) {
 
 /** @param {unknown[]} list */
 function isShort(list) {
-    return list.every(one => typeof one !== "object" || one === null) && scalar(list).length <= SHORT;
+    return list.every(item => typeof item !== "object" || item === null) && scalar(list).length <= SHORT;
 }
 
 /** @param {unknown} value @returns {string} */

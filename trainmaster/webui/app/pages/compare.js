@@ -1,11 +1,9 @@
 /** Two to twenty trials or experiments side by side: curves, values, what differs in their settings, code and cost. */
-import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
-import { get } from "../api/http.js";
 import { plural, visible } from "../lib/format.js";
-import { toastError } from "../ui/overlay.js";
-import { dataAddress, href, place, setQuery } from "../ui/router.js";
-import { usePlace, Waiting } from "../ui/shell.js";
+import { LoadError, useModule, useQuery } from "../ui/query.js";
+import { dataAddress, href, location, setQuery } from "../ui/router.js";
+import { LoadingBar, usePageTitle } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { Comparison } from "../../types/api.d.ts" */
@@ -13,56 +11,35 @@ import { component, tags } from "../ui/tags.js";
 
 const { a, button, code, div, form, h1, h2, input, li, p, section, span, ul } = tags;
 
-const MOST = 20;
+const MAX_ITEMS = 20;
 
 /**
  * @typedef {object} CompareView what the parts of the page get
  * @property {Comparison} answer
- * @property {string} one what is compared, in a word
+ * @property {string} noun what is compared, in a word
  * @property {number[]} ids as the address has them
  * @property {number} baseline 0: none
  * @property {(ids: number[]) => void} write puts them into the address
  */
 
 export const Page = component(() => {
-    const { query } = place.value;
+    const { query } = location.value;
     const kind = query.get("experiments") ? "experiments" : "trials";
-    const ids = idsOf(query.get(kind) ?? "");
-    const address = dataAddress.value;
-    const found = useSignal(/** @type {Comparison | null} */ (null));
-    const said = useSignal("");
-    const enough = ids.length > 0 && ids.length <= MOST;
-    usePlace([
+    const ids = parseIds(query.get(kind) ?? "");
+    const enough = ids.length > 0 && ids.length <= MAX_ITEMS;
+    usePageTitle([
         { text: "Experiments", to: "experiments" },
         { text: "Compare", to: "compare" },
     ]);
-    useEffect(() => {
-        if (!enough) return undefined;
-        let gone = false;
-        get(address).then(
-            answer => {
-                if (gone) return;
-                found.value = answer;
-                said.value = "";
-            },
-            error => {
-                if (!gone) said.value = error.message;
-            },
-        );
-        return () => {
-            gone = true;
-        };
-    }, [address, enough]);
-    if (!enough) return Few({ kind, ids });
-    const answer = found.value;
+    const { data, error, refetch } = useQuery(enough ? dataAddress.value : "");
+    const answer = /** @type {Comparison | null} */ (data);
+    if (!enough) return Instructions({ kind, ids });
     if (!answer || answer.kind !== kind) {
-        return said.value
-            ? div({ class: "page", role: "alert" }, h1(null, "Not compared"), p(null, visible(said.value, 1000)))
-            : Waiting({});
+        return error ? LoadError({ error, retry: refetch }) : LoadingBar({});
     }
     const view = {
         answer,
-        one: kind.slice(0, -1),
+        noun: kind.slice(0, -1),
         ids,
         baseline: Number(query.get("baseline") ?? 0),
         write: (/** @type {number[]} */ next) => setQuery({ [kind]: next.join(",") }),
@@ -71,15 +48,15 @@ export const Page = component(() => {
         { class: "compare-page" },
         div(
             { class: "section-head" },
-            h1(null, `${plural(answer.things.length, view.one)} compared`),
+            h1(null, `${plural(answer.things.length, view.noun)} compared`),
             Add({ kind, ids }),
-            ids.length === 1 ? span({ class: "muted" }, `Name a second one to compare it with.`) : null,
-            said.value ? span({ class: "said", role: "alert" }, visible(said.value, 300)) : null,
+            ids.length === 1 ? span({ class: "muted" }, `Add a second one to compare.`) : null,
+            error ? span({ class: "error-text", role: "alert" }, visible(error, 300)) : null,
         ),
         answer.missing.length
             ? ul(
-                  { class: "said", "aria-label": "Not shown" },
-                  answer.missing.map(one => li({ key: one.id }, visible(one.why, 300))),
+                  { class: "error-text", "aria-label": "Not shown" },
+                  answer.missing.map(item => li({ key: item.id }, visible(item.why, 300))),
               )
             : null,
         answer.things.length
@@ -88,50 +65,45 @@ export const Page = component(() => {
                   section({ key: "table" }, Table({ view })),
                   section({ key: "code" }, h2(null, "Code"), Code({ view })),
               ]
-            : p(null, "Nothing of it can be shown."),
+            : p(null, "None of these can be shown."),
     );
 });
 
 /**
- * A part of the page, in a module of its own.
+ * Make a component of a module that is loaded when it is first shown.
+ * @param {string} name
  * @param {() => Promise<ComponentTag<{ view: CompareView }>>} load
  */
-function later(load) {
-    return component((/** @type {{ view: CompareView }} */ { view }) => {
-        const loaded = useSignal(/** @type {ComponentTag<{ view: CompareView }> | null} */ (null));
-        useEffect(() => {
-            load().then(found => {
-                loaded.value = found;
-            }, toastError);
-        }, []);
-        return loaded.value?.({ view }) ?? Waiting({});
-    });
+function lazy(name, load) {
+    return component(
+        (/** @type {{ view: CompareView }} */ { view }) => useModule(name, load)?.({ view }) ?? LoadingBar({}),
+    );
 }
 
-const Curves = later(() => import("./compare_curves.js").then(module => module.CompareCurves));
-const Table = later(() => import("./compare_table.js").then(module => module.CompareTable));
-const Code = later(() => import("./compare_code.js").then(module => module.CompareCode));
+const Curves = lazy("curves", () => import("./compare_curves.js").then(module => module.CompareCurves));
+const Table = lazy("table", () => import("./compare_table.js").then(module => module.CompareTable));
+const Code = lazy("code", () => import("./compare_code.js").then(module => module.CompareCode));
 
 /** @param {string} text */
-function idsOf(text) {
+function parseIds(text) {
     return [...new Set(text.split(",").map(Number).filter(Number.isInteger).filter(Boolean))];
 }
 
-const Few = component((/** @type {{ kind: string, ids: number[] }} */ { kind, ids }) =>
+const Instructions = component((/** @type {{ kind: string, ids: number[] }} */ { kind, ids }) =>
     div(
         { class: "page" },
         h1(null, "Compare"),
         p(
             null,
-            ids.length > MOST
-                ? `The address names ${ids.length} ${kind}; at most ${MOST} are compared at once.`
-                : "Mark 2 to 20 experiments in the list, or trials of an experiment, and press c.",
+            ids.length > MAX_ITEMS
+                ? `The address names ${ids.length} ${kind}; the limit is ${MAX_ITEMS}.`
+                : "Mark 2 to 20 experiments or trials in a table and press c.",
         ),
-        ids.length <= MOST ? Add({ kind, ids }) : null,
+        ids.length <= MAX_ITEMS ? Add({ kind, ids }) : null,
         p(
             null,
-            a({ href: href("experiments") }, "To the experiments"),
-            span({ class: "muted" }, " or by address: "),
+            a({ href: href("experiments") }, "Experiments"),
+            span({ class: "muted" }, " or by URL: "),
             code(null, "compare?trials=12,15"),
         ),
     ),
@@ -144,9 +116,9 @@ const Add = component((/** @type {{ kind: string, ids: number[] }} */ { kind, id
             class: "compare-add",
             onSubmit: (/** @type {SubmitEvent} */ event) => {
                 event.preventDefault();
-                const more = idsOf(text.value);
+                const added = parseIds(text.value);
                 text.value = "";
-                if (more.length) setQuery({ [kind]: [...new Set([...ids, ...more])].join(",") });
+                if (added.length) setQuery({ [kind]: [...new Set([...ids, ...added])].join(",") });
             },
         },
         input({
@@ -155,7 +127,7 @@ const Add = component((/** @type {{ kind: string, ids: number[] }} */ { kind, id
             value: text.value,
             size: 10,
             placeholder: "number",
-            "aria-label": `Number of a further ${kind.slice(0, -1)}`,
+            "aria-label": `Number of another ${kind.slice(0, -1)}`,
             onInput: event => {
                 text.value = event.currentTarget.value;
             },

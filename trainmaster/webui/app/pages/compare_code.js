@@ -1,11 +1,11 @@
 /** How the code of two compared experiments differs, file by file. */
-import { useEffect } from "../../vendor/preact/hooks.js";
-import { useSignal } from "../../vendor/signals/signals.js";
+
 import { modelFile, modelFiles } from "../api/model_files.js";
 import { difference } from "../lib/diff.js";
 import { bytes, plural, visible } from "../lib/format.js";
-import { place, setQuery } from "../ui/router.js";
-import { Waiting } from "../ui/shell.js";
+import { PartError, useLoad } from "../ui/query.js";
+import { location, setQuery } from "../ui/router.js";
+import { LoadingBar } from "../ui/shell.js";
 import { Difference } from "../ui/source_text.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -13,17 +13,17 @@ import { component, tags } from "../ui/tags.js";
 
 const { button, div, label, li, option, p, select, span, ul } = tags;
 
-const LARGEST = 1_000_000; // bytes
-const MOST_READ = 200; // files whose content is compared
-const AT_ONCE = 6; // calls
+const MAX_FILE_SIZE = 1_000_000; // bytes
+const MAX_FILES_READ = 200; // files whose content is compared
+const CONCURRENCY = 6; // calls
 
-/** @typedef {{ path: string, how: "changed" | "only before" | "only after" | "not compared", size: number }} FileChange */
+/** @typedef {{ path: string, status: "changed" | "only before" | "only after" | "not compared", size: number }} FileChange */
 
 export const CompareCode = component((/** @type {{ view: CompareView }} */ { view }) => {
-    const experiments = [...new Set(view.answer.things.map(one => one.experiment))];
+    const experiments = [...new Set(view.answer.things.map(item => item.experiment))];
     const [first = 0, second = 0] = experiments;
-    const chosen = (place.value.query.get("code") ?? "").split("..").map(Number);
-    const open = chosen.length === 2 && chosen.every(one => experiments.includes(one));
+    const chosen = (location.value.query.get("code") ?? "").split("..").map(Number);
+    const open = chosen.length === 2 && chosen.every(id => experiments.includes(id));
     if (experiments.length < 2) return p({ class: "muted" }, `All ran the code of experiment ${first}.`);
     if (!open) {
         return button(
@@ -56,80 +56,62 @@ export const CompareCode = component((/** @type {{ view: CompareView }} */ { vie
             Choice("to", to, id => `${from}..${id}`),
             button({ type: "button", class: "plain", onClick: () => setQuery({ code: null, file: null }) }, "Close"),
         ),
-        Changes({ key: `${from}..${to}`, from, to }),
+        ChangedFiles({ key: `${from}..${to}`, from, to }),
     );
 });
 
-const Changes = component((/** @type {{ from: number, to: number }} */ { from, to }) => {
-    const found = useSignal(/** @type {FileChange[] | null} */ (null));
-    const said = useSignal("");
-    useEffect(() => {
-        changes(from, to).then(
-            list => {
-                found.value = list;
-            },
-            error => {
-                said.value = error.message;
-            },
-        );
-    }, []);
-    if (said.value) return p({ role: "alert" }, visible(said.value, 500));
-    const list = found.value;
-    if (!list) return Waiting({});
-    if (list.length === 0) return p({ class: "muted" }, "Their code is the same.");
-    const file = list.find(one => one.path === place.value.query.get("file")) ?? list[0];
+const ChangedFiles = component((/** @type {{ from: number, to: number }} */ { from, to }) => {
+    const { data: list, error } = useLoad("", () => changedFiles(from, to));
+    if (error) return PartError({ error });
+    if (!list) return LoadingBar({});
+    if (list.length === 0) return p({ class: "muted" }, "The code is identical.");
+    const file = list.find(change => change.path === location.value.query.get("file")) ?? list[0];
     return div(
-        { class: "code-page" },
+        { class: "file-browser" },
         div(
-            { class: "code-files" },
+            { class: "file-list" },
             p({ class: "muted" }, plural(list.length, "file differs", "files differ")),
             ul(
                 { "aria-label": "Files that differ" },
-                list.map(one =>
+                list.map(change =>
                     li(
-                        { key: one.path },
+                        { key: change.path },
                         button(
                             {
                                 type: "button",
                                 class: "plain",
-                                "aria-current": one === file ? "true" : undefined,
-                                onClick: () => setQuery({ file: one.path }),
+                                "aria-current": change === file ? "true" : undefined,
+                                onClick: () => setQuery({ file: change.path }),
                             },
-                            visible(one.path, 200),
+                            visible(change.path, 200),
                         ),
-                        span({ class: "muted number" }, one.how),
+                        span({ class: "muted number" }, change.status),
                     ),
                 ),
             ),
         ),
-        div({ class: "source-page" }, file ? OneFile({ key: file.path, from, to, file }) : null),
+        div({ class: "source-view" }, file ? FileDifference({ key: file.path, from, to, file }) : null),
     );
 });
 
-const OneFile = component((/** @type {{ from: number, to: number, file: FileChange }} */ { from, to, file }) => {
-    const texts = useSignal(/** @type {[string, string] | null} */ (null));
-    const said = useSignal("");
-    const large = file.size > LARGEST;
-    useEffect(() => {
-        if (large) return;
-        Promise.all([
-            file.how === "only after" ? "" : modelFile(from, file.path),
-            file.how === "only before" ? "" : modelFile(to, file.path),
-        ]).then(
-            found => {
-                texts.value = found;
-            },
-            error => {
-                said.value = error.message;
-            },
-        );
-    }, []);
-    if (large) return p({ class: "muted" }, `It has ${bytes(file.size)}: too much to compare here.`);
-    if (said.value) return p({ role: "alert" }, visible(said.value, 500));
-    if (!texts.value) return Waiting({});
-    const [before, after] = texts.value;
-    if (before.includes("\0") || after.includes("\0")) return p({ class: "muted" }, "It is no text.");
-    return Difference({ lines: difference(before, after), same: "It is the same in both." });
+const FileDifference = component((/** @type {{ from: number, to: number, file: FileChange }} */ { from, to, file }) => {
+    const large = file.size > MAX_FILE_SIZE;
+    const { data: texts, error } = useLoad(
+        "",
+        large
+            ? null
+            : () =>
+                  Promise.all([
+                      file.status === "only after" ? "" : modelFile(from, file.path),
+                      file.status === "only before" ? "" : modelFile(to, file.path),
+                  ]),
+    );
+    if (large) return p({ class: "muted" }, `Too large to compare here: ${bytes(file.size)}.`);
+    if (error) return PartError({ error });
+    if (!texts) return LoadingBar({});
+    const [before, after] = texts;
+    if (before.includes("\0") || after.includes("\0")) return p({ class: "muted" }, "A binary file.");
+    return Difference({ lines: difference(before, after), same: "Identical in both." });
 });
 
 /**
@@ -138,30 +120,31 @@ const OneFile = component((/** @type {{ from: number, to: number, file: FileChan
  * @param {number} to
  * @returns {Promise<FileChange[]>}
  */
-async function changes(from, to) {
+async function changedFiles(from, to) {
     const [before, after] = await Promise.all([modelFiles(from), modelFiles(to)]);
-    const theirs = new Map(after.map(one => [one.path, one]));
+    const remaining = new Map(after.map(file => [file.path, file]));
     /** @type {FileChange[]} */
-    const found = [];
+    const result = [];
     /** @type {FileChange[]} */
     const alike = [];
-    for (const one of before) {
-        const other = theirs.get(one.path);
-        theirs.delete(one.path);
-        const size = Math.max(one.contentLength, other?.contentLength ?? 0);
-        if (!other) found.push({ path: one.path, how: "only before", size });
-        else if (other.contentLength !== one.contentLength) found.push({ path: one.path, how: "changed", size });
-        else alike.push({ path: one.path, how: "changed", size });
+    for (const file of before) {
+        const other = remaining.get(file.path);
+        remaining.delete(file.path);
+        const size = Math.max(file.contentLength, other?.contentLength ?? 0);
+        if (!other) result.push({ path: file.path, status: "only before", size });
+        else if (other.contentLength !== file.contentLength) result.push({ path: file.path, status: "changed", size });
+        else alike.push({ path: file.path, status: "changed", size });
     }
-    for (const one of theirs.values()) found.push({ path: one.path, how: "only after", size: one.contentLength });
-    const read = alike.filter(one => one.size <= LARGEST).slice(0, MOST_READ);
-    for (let at = 0; at < read.length; at += AT_ONCE) {
-        const some = read.slice(at, at + AT_ONCE);
+    for (const file of remaining.values())
+        result.push({ path: file.path, status: "only after", size: file.contentLength });
+    const compared = alike.filter(change => change.size <= MAX_FILE_SIZE).slice(0, MAX_FILES_READ);
+    for (let at = 0; at < compared.length; at += CONCURRENCY) {
+        const some = compared.slice(at, at + CONCURRENCY);
         const differ = await Promise.all(
-            some.map(async one => (await modelFile(from, one.path)) !== (await modelFile(to, one.path))),
+            some.map(async change => (await modelFile(from, change.path)) !== (await modelFile(to, change.path))),
         );
-        found.push(...some.filter((_, place) => differ[place]));
+        result.push(...some.filter((_, index) => differ[index]));
     }
-    for (const one of alike) if (!read.includes(one)) found.push({ ...one, how: "not compared" });
-    return found.sort((one, other) => one.path.localeCompare(other.path));
+    for (const change of alike) if (!compared.includes(change)) result.push({ ...change, status: "not compared" });
+    return result.sort((a, b) => a.path.localeCompare(b.path));
 }

@@ -2,8 +2,8 @@
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { plural, visible } from "../lib/format.js";
 import { Chart } from "../ui/chart.js";
-import { MetricChoice } from "../ui/metric_choice.js";
-import { place, setQuery } from "../ui/router.js";
+import { MetricPicker } from "../ui/metric_picker.js";
+import { location, setQuery } from "../ui/router.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { Comparison } from "../../types/api.d.ts" */
@@ -11,35 +11,35 @@ import { component, tags } from "../ui/tags.js";
 
 const { div, label, option, p, select } = tags;
 
-const WAYS = [
+const AXES = [
     ["", "batches"],
     ["seconds", "seconds"],
 ];
 
 export const CompareCurves = component((/** @type {{ view: CompareView }} */ { view }) => {
-    const { answer, one } = view;
-    const { query } = place.value;
+    const { answer, noun } = view;
+    const { query } = location.value;
     const grid = answer.curves;
     const data = useMemo(() => {
         const places = new Map((grid?.trials ?? []).map((id, at) => [id, at]));
         const x = grid?.x ?? [];
         return {
-            label: `${answer.metric || "Curves"} of ${plural(answer.things.length, one)}`,
+            label: `${answer.metric || "Curves"} of ${plural(answer.things.length, noun)}`,
             xTitle: answer.xName,
             yTitle: answer.metric,
             x,
-            series: answer.things.map(thing => ({
-                name: nameOf(one, thing.id, thing.trial),
-                y: x.map((_, at) => grid?.y[places.get(thing.trial ?? 0) ?? -1]?.[at] ?? null),
-                bold: thing.id === view.baseline,
+            series: answer.things.map(item => ({
+                name: nameOf(noun, item.id, item.trial),
+                y: x.map((_, at) => grid?.y[places.get(item.trial ?? 0) ?? -1]?.[at] ?? null),
+                bold: item.id === view.baseline,
             })),
-            source: `${answer.kind} ${answer.things.map(thing => thing.id).join(", ")}: ${answer.group} ${answer.metric}`,
+            source: `${answer.kind} ${answer.things.map(item => item.id).join(", ")}: ${answer.group} ${answer.metric}`,
         };
     }, [answer, view.baseline]);
     const x = query.get("x") ?? "";
-    const ways = [...WAYS, ...(x && x !== "seconds" ? [[x, x]] : timesOf(answer))];
+    const axes = [...AXES, ...(x && x !== "seconds" ? [[x, x]] : progressMetrics(answer))];
     const tools = [
-        MetricChoice({
+        MetricPicker({
             metrics: answer.metrics,
             group: answer.group,
             name: answer.metric,
@@ -50,12 +50,16 @@ export const CompareCurves = component((/** @type {{ view: CompareView }} */ { v
             "over",
             select(
                 { value: x, onChange: event => setQuery({ x: event.currentTarget.value || null }) },
-                ways.map(([value, words]) => option({ key: value, value }, visible(words ?? "", 40))),
+                axes.map(([value, words]) => option({ key: value, value }, visible(words ?? "", 40))),
             ),
         ),
     ];
     if (!grid)
-        return div({ class: "section-head" }, tools, p({ class: "muted" }, "None of them has a value of this metric."));
+        return div(
+            { class: "section-head" },
+            tools,
+            p({ class: "muted" }, "None of these has a value of this metric."),
+        );
     return Chart(
         {
             data,
@@ -82,13 +86,13 @@ export const CompareCurves = component((/** @type {{ view: CompareView }} */ { v
 });
 
 /** Metrics that likely say how long a trial has trained. @param {Comparison} answer */
-function timesOf(answer) {
+function progressMetrics(answer) {
     return answer.metrics
-        .filter(one => one.group === answer.group && /^(epochs?|steps?|records|iterations?)$/.test(one.name))
-        .map(one => [one.name, one.name]);
+        .filter(metric => metric.group === answer.group && /^(epochs?|steps?|records|iterations?)$/.test(metric.name))
+        .map(metric => [metric.name, metric.name]);
 }
 
-/** @param {string} one @param {number} id @param {number | null} trial */
-function nameOf(one, id, trial) {
-    return one === "experiment" && trial !== null ? `experiment ${id} (trial ${trial})` : `${one} ${id}`;
+/** @param {string} noun @param {number} id @param {number | null} trial */
+function nameOf(noun, id, trial) {
+    return noun === "experiment" && trial !== null ? `experiment ${id} (trial ${trial})` : `${noun} ${id}`;
 }

@@ -1,12 +1,12 @@
 /** What is compared, a column each: values, costs and settings, only what differs unless all is asked for. */
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
-import { bestPlace, cellsOf, delta, moved, PARTS, rowsOf, told } from "../lib/comparison.js";
+import { bestColumn, cellsOf, delta, formatValue, moveItem, PARTS, rowsOf } from "../lib/comparison.js";
 import { count, plural, visible } from "../lib/format.js";
-import { State } from "../ui/cells.js";
+import { StateLabel } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
-import { href, place, setQuery } from "../ui/router.js";
-import { tableItems } from "../ui/table_files.js";
+import { href, location, setQuery } from "../ui/router.js";
+import { tableExportItems } from "../ui/table_export.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { CompareRow } from "../lib/comparison.js" */
@@ -15,22 +15,22 @@ import { component, tags } from "../ui/tags.js";
 
 const { a, button, caption, div, h2, p, small, span, table, tbody, td, th, thead, tr } = tags;
 
-const MOST_ROWS = 500; // at once; more on demand
+const ROW_LIMIT = 500; // at once; more on demand
 const LONGEST = 200; // characters of a cell
 
 export const CompareTable = component((/** @type {{ view: CompareView }} */ { view }) => {
     const { answer } = view;
-    const all = place.value.query.get("show") === "all";
-    const most = useSignal(MOST_ROWS);
+    const all = location.value.query.get("show") === "all";
+    const rowLimit = useSignal(ROW_LIMIT);
     const rows = useMemo(() => rowsOf(answer), [answer]);
     // Values and costs are always there: they are what one compares for.
     const shown = rows.filter(row => all || row.differs || row.part === "values" || row.part === "cost");
-    const base = answer.things.findIndex(one => one.id === view.baseline);
+    const base = answer.things.findIndex(item => item.id === view.baseline);
     return div(
         { class: "compare-table" },
         div(
             { class: "section-head" },
-            h2(null, all ? "Everything" : "What differs"),
+            h2(null, all ? "All values" : "Differences"),
             button(
                 {
                     type: "button",
@@ -38,81 +38,81 @@ export const CompareTable = component((/** @type {{ view: CompareView }} */ { vi
                     "aria-pressed": all,
                     onClick: () => setQuery({ show: all ? null : "all" }),
                 },
-                "also what is the same",
+                "show identical rows",
             ),
             span(
                 { class: "muted" },
                 `${count(rows.filter(row => row.differs).length)} of ${plural(rows.length, "row")} differ`,
             ),
             span({ class: "gap" }),
-            span({ class: "muted" }, "Alt ← → moves a column, or drag its head"),
+            span({ class: "muted" }, "Drag a column, or move it with Alt ← →"),
             Menu({ label: "Export the comparison", text: "Export", items: () => exports(view, shown) }),
         ),
         div(
             { class: "compare-scroll", tabIndex: 0, role: "region", "aria-label": "Comparison" },
             table(
                 null,
-                caption({ class: "unseen" }, `${answer.kind} side by side`),
+                caption({ class: "visually-hidden" }, `${answer.kind} side by side`),
                 thead(
                     null,
                     tr(
                         null,
                         th({ scope: "col", class: "compare-name" }, answer.kind === "trials" ? "Trial" : "Experiment"),
-                        answer.things.map((thing, at) => Head({ key: thing.id, view, thing, at })),
+                        answer.things.map((item, at) => Head({ key: item.id, view, item, at })),
                     ),
                 ),
                 PARTS.map(([part, words]) =>
                     Part({
                         key: part,
-                        words,
-                        rows: shown.slice(0, most.value).filter(row => row.part === part),
+                        title: words,
+                        rows: shown.slice(0, rowLimit.value).filter(row => row.part === part),
                         view,
                         base,
                     }),
                 ),
             ),
         ),
-        shown.length > most.value
+        shown.length > rowLimit.value
             ? button(
                   {
                       type: "button",
                       onClick: () => {
-                          most.value += MOST_ROWS * 4;
+                          rowLimit.value += ROW_LIMIT * 4;
                       },
                   },
-                  `${plural(shown.length - most.value, "more row")}: show`,
+                  `${plural(shown.length - rowLimit.value, "more row")}: show`,
               )
             : null,
         answer.settingsLeftOut
-            ? p({ class: "muted" }, `${plural(answer.settingsLeftOut, "further setting")} are the same or left out.`)
+            ? p({ class: "muted" }, `${plural(answer.settingsLeftOut, "further setting")} are identical or left out.`)
             : null,
     );
 });
 
 let dragged = -1; // the column
 
-const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at: number }} */ { view, thing, at }) => {
-    const { answer, one } = view;
+const Head = component((/** @type {{ view: CompareView, item: ComparedThing, at: number }} */ { view, item, at }) => {
+    const { answer, noun } = view;
     const over = useSignal(false);
     // The address may also name what cannot be shown.
     const placeOf = (/** @type {number} */ column) => view.ids.indexOf(answer.things[column]?.id ?? 0);
     /** @param {number} to a column */
     const move = to => {
         if (to < 0 || to >= answer.things.length || to === at) return;
-        view.write(moved(view.ids, placeOf(at), placeOf(to)));
-        const name = `compare-head-${thing.id}`;
+        view.write(moveItem(view.ids, placeOf(at), placeOf(to)));
+        const name = `compare-head-${item.id}`;
         requestAnimationFrame(() => document.getElementById(name)?.focus());
     };
-    const is = thing.id === view.baseline;
-    const path = one === "trial" ? `trials/${thing.id}` : `experiments/${thing.id}`;
+    const is = item.id === view.baseline;
+    const path = noun === "trial" ? `trials/${item.id}` : `experiments/${item.id}`;
     return th(
         {
             scope: "col",
-            class: `compare-thing${over.value ? " over" : ""}`,
+            class: `compare-column${over.value ? " over" : ""}`,
             draggable: true,
             onDragStart: event => {
                 dragged = at;
-                event.dataTransfer?.setData("text/plain", String(thing.id));
+                event.dataTransfer?.setData("text/plain", String(item.id));
             },
             onDragOver: event => {
                 if (dragged < 0) return;
@@ -125,7 +125,7 @@ const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at
             onDrop: event => {
                 event.preventDefault();
                 over.value = false;
-                if (dragged >= 0 && dragged !== at) view.write(moved(view.ids, placeOf(dragged), placeOf(at)));
+                if (dragged >= 0 && dragged !== at) view.write(moveItem(view.ids, placeOf(dragged), placeOf(at)));
                 dragged = -1;
             },
             onKeyDown: event => {
@@ -136,10 +136,10 @@ const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at
         },
         div(
             { class: "compare-title" },
-            a({ href: href(path), id: `compare-head-${thing.id}` }, `${one} ${thing.id}`),
-            State({ state: thing.state }),
+            a({ href: href(path), id: `compare-head-${item.id}` }, `${noun} ${item.id}`),
+            StateLabel({ state: item.state }),
         ),
-        div({ class: "compare-of muted", title: visible(thing.name) }, visible(thing.name, 60)),
+        div({ class: "compare-subtitle muted", title: visible(item.name) }, visible(item.name, 60)),
         div(
             { class: "compare-tools" },
             button(
@@ -147,7 +147,7 @@ const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at
                     type: "button",
                     class: "plain",
                     disabled: at === 0,
-                    "aria-label": `Move ${one} ${thing.id} to the left`,
+                    "aria-label": `Move ${noun} ${item.id} to the left`,
                     onClick: () => move(at - 1),
                 },
                 "◂",
@@ -157,7 +157,7 @@ const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at
                     type: "button",
                     class: "plain",
                     disabled: at === answer.things.length - 1,
-                    "aria-label": `Move ${one} ${thing.id} to the right`,
+                    "aria-label": `Move ${noun} ${item.id} to the right`,
                     onClick: () => move(at + 1),
                 },
                 "▸",
@@ -167,8 +167,8 @@ const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at
                     type: "button",
                     class: "switch",
                     "aria-pressed": is,
-                    "aria-label": `Baseline: ${one} ${thing.id}`,
-                    onClick: () => setQuery({ baseline: is ? null : String(thing.id) }),
+                    "aria-label": `Baseline: ${noun} ${item.id}`,
+                    onClick: () => setQuery({ baseline: is ? null : String(item.id) }),
                 },
                 "baseline",
             ),
@@ -176,8 +176,8 @@ const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at
                 {
                     type: "button",
                     class: "plain",
-                    "aria-label": `Remove ${one} ${thing.id}`,
-                    onClick: () => view.write(view.ids.filter(id => id !== thing.id)),
+                    "aria-label": `Remove ${noun} ${item.id}`,
+                    onClick: () => view.write(view.ids.filter(id => id !== item.id)),
                 },
                 "✕",
             ),
@@ -187,8 +187,8 @@ const Head = component((/** @type {{ view: CompareView, thing: ComparedThing, at
 
 const Part = component(
     (
-        /** @type {{ words: string, rows: CompareRow[], view: CompareView, base: number }} */ {
-            words,
+        /** @type {{ title: string, rows: CompareRow[], view: CompareView, base: number }} */ {
+            title: words,
             rows,
             view,
             base,
@@ -201,7 +201,7 @@ const Part = component(
                 tr(
                     { class: "compare-part" },
                     th({ scope: "rowgroup" }, words),
-                    td({ class: "muted", colSpan: things.length }, "no difference"),
+                    td({ class: "muted", colSpan: things.length }, "identical"),
                 ),
             );
         }
@@ -209,13 +209,13 @@ const Part = component(
             null,
             tr({ class: "compare-part" }, th({ scope: "rowgroup" }, words), td({ colSpan: things.length })),
             rows.map(row => {
-                const best = bestPlace(row, metric, smallerIsBetter);
-                const wording = row.words ?? told;
+                const best = bestColumn(row, metric, smallerIsBetter);
+                const wording = row.format ?? formatValue;
                 return tr(
                     { key: row.name, class: row.differs ? "differs" : "" },
                     th({ scope: "row", title: visible(row.name) }, visible(row.name, 60)),
                     row.values.map((value, at) => {
-                        const away = base >= 0 && at !== base ? delta(value, row.values[base], row.words) : "";
+                        const away = base >= 0 && at !== base ? delta(value, row.values[base], row.format) : "";
                         const text = visible(wording(value), LONGEST);
                         return td(
                             {
@@ -235,6 +235,6 @@ const Part = component(
 
 /** @param {CompareView} view @param {CompareRow[]} rows */
 function exports({ answer }, rows) {
-    const name = `compare-${answer.kind}-${answer.things.map(one => one.id).join("-")}`.slice(0, 80);
-    return tableItems({ name, ...cellsOf(answer, rows) });
+    const name = `compare-${answer.kind}-${answer.things.map(item => item.id).join("-")}`.slice(0, 80);
+    return tableExportItems({ name, ...cellsOf(answer, rows) });
 }

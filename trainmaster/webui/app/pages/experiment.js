@@ -2,13 +2,13 @@
  * One experiment: its state and why, its best trial, what it has cost; the rest are views behind tabs, each an address.
  */
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
-import { batch, useSignal } from "../../vendor/signals/signals.js";
+import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
-import { follow } from "../api/live.js";
-import { merged } from "../lib/curves.js";
+import { mergeCurves } from "../lib/curves.js";
 import { visible } from "../lib/format.js";
-import { dataAddress, href, place, setQuery } from "../ui/router.js";
-import { NotShown, useModule, usePlace, Waiting } from "../ui/shell.js";
+import { LoadError, useModule, useQuery } from "../ui/query.js";
+import { dataAddress, href, location, setQuery } from "../ui/router.js";
+import { LoadingBar, usePageTitle } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 import { Head } from "./experiment_head.js";
 
@@ -28,20 +28,20 @@ import { Head } from "./experiment_head.js";
 
 const { a, div, nav, p } = tags;
 
-const MOST_MARKS = 100; // in the address
+const MAX_MARKS = 100; // in the address
 /** @type {(board: ExperimentBoard) => boolean} */
 const always = () => true;
 /** @type {(board: ExperimentBoard) => boolean} */
-const ofMany = board => board.experiment.trials > 1;
+const hasManyTrials = board => board.experiment.trials > 1;
 /** @type {(board: ExperimentBoard) => boolean} */
-const withRungs = board => board.brackets.length > 0;
+const hasRungs = board => board.brackets.length > 0;
 
 /** @type {Record<string, { text: string, load: () => Promise<TabModule>, fits: (board: ExperimentBoard) => boolean }>} */
 const TABS = {
     curves: { text: "Curves", load: () => import("./experiment_curves.js"), fits: always },
     trials: { text: "Trials", load: () => import("./experiment_trials.js"), fits: always },
-    space: { text: "Space", load: () => import("./experiment_space.js"), fits: ofMany },
-    rungs: { text: "Rungs", load: () => import("./experiment_rungs.js"), fits: withRungs },
+    space: { text: "Space", load: () => import("./experiment_space.js"), fits: hasManyTrials },
+    rungs: { text: "Rungs", load: () => import("./experiment_rungs.js"), fits: hasRungs },
     story: { text: "Story", load: () => import("./experiment_story.js"), fits: always },
     cost: { text: "Cost", load: () => import("./experiment_cost.js"), fits: always },
     config: { text: "Configuration", load: () => import("./experiment_config.js"), fits: always },
@@ -51,34 +51,37 @@ const TABS = {
 };
 
 export const Page = component(() => {
-    const { id = "", tab = "" } = place.value.names;
-    const first = place.value.route?.tab;
-    const { board, said, reload } = useBoard(id);
+    const { id = "", tab = "" } = location.value.params;
+    const first = location.value.route?.tab;
+    const { data, error, refetch } = useQuery(dataAddress.value, { topic: `experiment:${id}`, refresh: withNewCurves });
+    const board = /** @type {ExperimentBoard | null} */ (data);
     const marks = useMarks();
-    const known = board.value;
-    const trials = useMemo(() => (known ? objects(known.columns, known.rows) : []), [known?.rows]);
-    usePlace([
+    const trials = useMemo(() => (board ? trialRows(board.columns, board.rows) : []), [board?.rows]);
+    usePageTitle([
         { text: "Experiments", to: "experiments" },
-        { text: known ? `${id} ${known.experiment.name}` : id, to: `experiments/${id}` },
+        { text: board ? `${id} ${board.experiment.name}` : id, to: `experiments/${id}` },
     ]);
-    const shown = useModule(tab, TABS[tab]?.load);
-    if (!known) return said.value ? NotShown({ said: said.value, read: reload }) : Waiting({});
-    const view = { board: known, trials, marks, reload };
+    const tabModule = useModule(tab, TABS[tab]?.load);
+    if (!board) return error ? LoadError({ error, retry: refetch }) : LoadingBar({});
+    const view = { board, trials, marks, reload: () => void refetch() };
     return div(
-        { class: "thing-page" },
+        { class: "detail-page" },
         Head({ view }),
-        said.value
-            ? p({ class: "thing-said said", role: "alert" }, `What you see is older: ${visible(said.value, 300)}`)
+        error
+            ? p({ class: "stale-note error-text", role: "alert" }, `This data is stale: ${visible(error, 300)}`)
             : null,
         nav(
             { class: "tabs", "aria-label": "Views of the experiment" },
             Object.entries(TABS)
-                .filter(([name, one]) => name === tab || one.fits(known))
+                .filter(([name, tabSpec]) => name === tab || tabSpec.fits(board))
                 .map(([name, { text }]) =>
                     a(
                         {
                             key: name,
-                            href: href(name === first ? `experiments/${id}` : `experiments/${id}/${name}`, kept()),
+                            href: href(
+                                name === first ? `experiments/${id}` : `experiments/${id}/${name}`,
+                                sharedQuery(),
+                            ),
                             "aria-current": name === tab ? "page" : undefined,
                         },
                         text,
@@ -88,110 +91,58 @@ export const Page = component(() => {
         div(
             { class: "tab" },
             TABS[tab] === undefined
-                ? p(null, "There is no such view of an experiment.")
-                : shown
-                  ? shown.Tab({ view, key: tab })
-                  : Waiting({}),
+                ? p(null, "An experiment has no such tab.")
+                : tabModule
+                  ? tabModule.Tab({ view, key: tab })
+                  : LoadingBar({}),
         ),
     );
 });
 
 /** What goes along from tab to tab. */
-function kept() {
-    const { query } = place.value;
+function sharedQuery() {
+    const { query } = location.value;
     return Object.fromEntries(["marks", "metric", "group", "x"].map(name => [name, query.get(name)]));
 }
 
 /**
- * The board of an experiment, read again when there is news of it: all of it where the address asks for other curves,
- * else its rows, and of its curves what came since.
- * @param {string} id
+ * Load the rows of the board, and of its curves only the new points.
+ * @param {ExperimentBoard} board
+ * @returns {Promise<ExperimentBoard>}
  */
-function useBoard(id) {
-    const board = useSignal(/** @type {ExperimentBoard | null} */ (null));
-    const said = useSignal("");
-    const address = dataAddress.value;
-    const reader = useMemo(() => {
-        const path = `api/x1/experiments/${encodeURIComponent(id)}`;
-        let round = 0;
-        let busy = false;
-        let again = false; // there were news while it was being read
-        /** @param {() => Promise<ExperimentBoard>} ask */
-        const read = async ask => {
-            round += 1;
-            const mine = round;
-            busy = true;
-            try {
-                const answer = await ask();
-                if (mine !== round) return; // another question was asked meanwhile
-                batch(() => {
-                    board.value = answer;
-                    said.value = "";
-                });
-            } catch (error) {
-                if (mine === round) said.value = error instanceof Error ? error.message : String(error);
-            } finally {
-                if (mine === round) {
-                    busy = false;
-                    if (again) void news();
-                }
-            }
-        };
-        const whole = () => read(() => get(dataAddress.peek()));
-        /** @returns {Promise<void>} */
-        const news = async () => {
-            const before = board.peek();
-            const curves = before?.curves;
-            again = busy;
-            if (busy) return undefined;
-            if (!curves) return whole();
-            return read(async () => {
-                const words = new URLSearchParams({
-                    curves: "true",
-                    group: curves.group,
-                    metric: curves.metric,
-                    x: curves.xName,
-                    since: String(curves.seq),
-                });
-                const rows = /** @type {ExperimentBoard} */ (await get(`${path}/board?${words}`));
-                const next = rows.curves ? merged(curves, rows.curves) : null;
-                return next ? { ...rows, curves: next } : get(dataAddress.peek());
-            });
-        };
-        return { whole, news };
-    }, [id]);
-    useEffect(() => {
-        void reader.whole();
-    }, [address]);
-    useEffect(() => {
-        let begun = false;
-        return follow(`experiment:${id}`, () => {
-            if (begun) return reader.news();
-            // The first hint comes at once: the same question again, whose answer is not sent again if it is the same.
-            begun = true;
-            return reader.whole();
-        });
-    }, [id]);
-    return { board, said, reload: () => void reader.whole() };
+async function withNewCurves(board) {
+    const { curves, experiment } = board;
+    if (!curves) return get(dataAddress.peek());
+    const query = new URLSearchParams({
+        curves: "true",
+        group: curves.group,
+        metric: curves.metric,
+        x: curves.xName,
+        since: String(curves.seq),
+    });
+    /** @type {ExperimentBoard} */
+    const answer = await get(`api/x1/experiments/${experiment.id}/board?${query}`);
+    const merged = answer.curves ? mergeCurves(curves, answer.curves) : null;
+    return merged ? { ...answer, curves: merged } : get(dataAddress.peek());
 }
 
 /** The marked trials; they stand in the address as long as it stays short. */
 function useMarks() {
-    const written = place.value.query.get("marks") ?? "";
+    const written = location.value.query.get("marks") ?? "";
     const marks = useSignal(/** @type {Set<number>} */ (new Set()));
     const first = useMemo(() => {
-        marks.value = read(written);
+        marks.value = parseMarks(written);
         return true;
     }, []);
     useEffect(() => {
         // changed elsewhere: by a link, or the browser's back
-        if (written !== write(marks.peek()) && first) marks.value = read(written);
+        if (written !== formatMarks(marks.peek()) && first) marks.value = parseMarks(written);
     }, [written]);
     useEffect(
         () =>
             marks.subscribe(now => {
-                const text = write(now);
-                if (text !== (place.peek().query.get("marks") ?? ""))
+                const text = formatMarks(now);
+                if (text !== (location.peek().query.get("marks") ?? ""))
                     setQuery({ marks: text || null }, { replace: true });
             }),
         [],
@@ -200,13 +151,13 @@ function useMarks() {
 }
 
 /** @param {string} text */
-function read(text) {
-    return new Set(text.split(",").map(Number).filter(Number.isInteger).filter(Boolean).slice(0, MOST_MARKS));
+function parseMarks(text) {
+    return new Set(text.split(",").map(Number).filter(Number.isInteger).filter(Boolean).slice(0, MAX_MARKS));
 }
 
 /** @param {Set<number>} marks */
-function write(marks) {
-    return marks.size <= MOST_MARKS ? [...marks].join(",") : "";
+function formatMarks(marks) {
+    return marks.size <= MAX_MARKS ? [...marks].join(",") : "";
 }
 
 /**
@@ -214,6 +165,6 @@ function write(marks) {
  * @param {unknown[][]} rows
  * @returns {TrialRow[]}
  */
-function objects(columns, rows) {
+function trialRows(columns, rows) {
     return rows.map(row => Object.fromEntries(columns.map((name, at) => [name, row[at]])));
 }

@@ -3,8 +3,8 @@ import { signal } from "../../vendor/signals/signals.js";
 import { get, send } from "../api/http.js";
 import { shellWord } from "../lib/files.js";
 import { bytes, plural, visible } from "../lib/format.js";
-import { confirmed, openDialog, toast, toastError } from "../ui/overlay.js";
-import { go, href } from "../ui/router.js";
+import { act, confirmAction, copyText, openDialog, toast, toastError } from "../ui/overlay.js";
+import { href, navigate } from "../ui/router.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { Action } from "../lib/actions.js" */
@@ -15,73 +15,63 @@ const { div, input, label, option, p, select, textarea } = tags;
 
 /** @type {Record<string, string>} */
 const MEANING = {
-    cancel: "Its trials save their work and end; it cannot go on afterwards.",
-    kill: "Its jobs are ended at once, without saving. This cannot be undone.",
+    cancel: "Its trials save their work and end. This cannot be undone.",
+    kill: "Its jobs are killed at once and lose unsaved work. This cannot be undone.",
 };
 
 /**
  * @param {ExperimentView} view
  * @param {Action} action
  */
-export async function act(view, action) {
+export async function runAction(view, action) {
     const { id, name } = view.board.experiment;
     const meaning = MEANING[action.name];
     if (meaning) {
         const title = `${action.text} experiment ${id}?`;
         const dangerous = action.dangerous ?? false;
-        if (!(await confirmed({ title, text: `${visible(name, 100)}: ${meaning}`, action: action.text, dangerous }))) {
+        if (
+            !(await confirmAction({ title, text: `${visible(name, 100)}: ${meaning}`, action: action.text, dangerous }))
+        ) {
             return;
         }
     }
-    await done(view, send("POST", `api/v1/experiments/${id}/${action.name}`), `${action.text}: asked for.`);
+    await change(view, send("POST", `api/v1/experiments/${id}/${action.name}`), `${action.text} requested.`);
 }
 
 /**
  * @param {ExperimentView} view
- * @param {Promise<unknown>} asked
- * @param {string} said
+ * @param {Promise<unknown>} promise
+ * @param {string} message
  */
-async function done(view, asked, said) {
-    try {
-        await asked;
-        toast(said);
-        view.reload();
-        return true;
-    } catch (error) {
-        toastError(error);
-        return false;
-    }
-}
-
-/** @param {string} command */
-async function copy(command) {
-    await navigator.clipboard.writeText(command);
-    toast(`Copied: ${command}`);
+async function change(view, promise, message) {
+    if (await act(promise, message)) view.reload();
 }
 
 /** @param {ExperimentView} view */
 export function fork(view) {
     const { id } = view.board.experiment;
     const file = `experiment-${id}.yaml`;
-    return copy(
+    return copyText(
         `det experiment config ${id} > ${file} && det experiment download-model-def --output-dir experiment-${id} ${id} && det experiment create ${shellWord(file)} experiment-${id}`,
     );
 }
 
 /** @param {ExperimentView} view */
 export function describe(view) {
-    return copy(`det experiment describe ${view.board.experiment.id}`);
+    return copyText(`det experiment describe ${view.board.experiment.id}`);
 }
 
 /** @param {ExperimentView} view */
 export async function tensorboard(view) {
     const { id, workspaceId } = view.board.experiment;
     const marked = [...view.marks.value];
-    const wanted = marked.length ? { trialIds: marked } : { experimentIds: [id] };
+    const target = marked.length ? { trialIds: marked } : { experimentIds: [id] };
     try {
-        const answer = await send("POST", "api/v1/tensorboards", { ...wanted, workspaceId });
+        const answer = await send("POST", "api/v1/tensorboards", { ...target, workspaceId });
         const task = answer.tensorboard.id;
-        toast("TensorBoard is starting.", { action: { text: "Its log", run: () => go(href(`tasks/${task}/log`)) } });
+        toast("TensorBoard is starting.", {
+            action: { text: "Log", run: () => navigate(href(`tasks/${task}/log`)) },
+        });
     } catch (error) {
         toastError(error);
     }
@@ -100,14 +90,14 @@ export async function edit(view) {
     });
     if (answer !== "save") return;
     const { name, description } = draft.value;
-    const labels = [...new Set(draft.value.labels.split(",").map(one => one.trim()))].filter(Boolean);
+    const labels = [...new Set(draft.value.labels.split(",").map(text => text.trim()))].filter(Boolean);
     const changes = {
         ...(name === head.name ? {} : { name }),
         ...(description === head.description ? {} : { description }),
         ...(labels.join() === head.labels.join() ? {} : { labels }),
     };
     if (Object.keys(changes).length) {
-        await done(view, send("PATCH", `api/v1/experiments/${head.id}`, changes), "Saved.");
+        await change(view, send("PATCH", `api/v1/experiments/${head.id}`, changes), "Saved.");
     }
 }
 
@@ -124,7 +114,7 @@ const EditForm = component(
             { class: "form" },
             label(null, "Name", input({ type: "text", maxLength: 1000, ...field("name") })),
             label(null, "Description", textarea({ rows: 3, maxLength: 10_000, ...field("description") })),
-            label(null, "Labels, with commas between them", input({ type: "text", ...field("labels") })),
+            label(null, "Labels, comma-separated", input({ type: "text", ...field("labels") })),
         );
     },
 );
@@ -132,7 +122,7 @@ const EditForm = component(
 /** @param {ExperimentView} view */
 export async function resources(view) {
     const head = view.board.experiment;
-    const before = { priority: shown(head.priority), weight: shown(head.weight), maxSlots: shown(head.maxSlots) };
+    const before = { priority: textOf(head.priority), weight: textOf(head.weight), maxSlots: textOf(head.maxSlots) };
     const draft = signal(before);
     const answer = await openDialog({
         title: `Resources of experiment ${head.id}`,
@@ -149,12 +139,12 @@ export async function resources(view) {
         changes[name] = now[name] === "" ? null : Number(now[name]);
     }
     if (Object.keys(changes).length) {
-        await done(view, send("PATCH", `api/v1/experiments/${head.id}`, { resources: changes }), "Saved.");
+        await change(view, send("PATCH", `api/v1/experiments/${head.id}`, { resources: changes }), "Saved.");
     }
 }
 
 /** @param {number | null} value */
-function shown(value) {
+function textOf(value) {
     return value === null ? "" : String(value);
 }
 
@@ -170,9 +160,9 @@ const ResourcesForm = component(
         });
         return div(
             { class: "form" },
-            label(null, "Priority, from 1; the pool's own where it is empty", input({ ...field("priority"), min: 1 })),
+            label(null, "Priority, from 1; empty: the pool's default", input({ ...field("priority"), min: 1 })),
             label(null, "Weight, for fair shares", input({ ...field("weight"), min: 0, step: "any" })),
-            label(null, "Slots at once, at most; no limit where it is empty", input({ ...field("maxSlots"), min: 0 })),
+            label(null, "Maximum slots; empty: no limit", input({ ...field("maxSlots"), min: 0 })),
         );
     },
 );
@@ -182,19 +172,19 @@ export async function move(view) {
     const head = view.board.experiment;
     /** @type {{ projects: { id: number, name: string, archived: boolean, workspaceName?: string }[] }} */
     const listed = await get("api/v1/workspaces/0/projects?limit=1000");
-    const open = listed.projects.filter(one => !one.archived && one.id !== head.projectId);
+    const open = listed.projects.filter(project => !project.archived && project.id !== head.projectId);
     const chosen = signal(String(open[0]?.id ?? ""));
     const answer = await openDialog({
         title: `Move experiment ${head.id}`,
         body: () =>
             open.length
                 ? ProjectChoice({ open, chosen })
-                : p(null, "There is no other project. A new one: det project create WORKSPACE NAME"),
+                : p(null, "There is no other project. Create one: det project create WORKSPACE NAME"),
         actions: open.length ? [{ text: "Move", answer: "move" }] : [],
     });
     if (answer !== "move") return;
     const to = { destinationProjectId: Number(chosen.value) };
-    await done(view, send("POST", `api/v1/experiments/${head.id}/move`, to), "Moved.");
+    await change(view, send("POST", `api/v1/experiments/${head.id}/move`, to), "Moved.");
 }
 
 const ProjectChoice = component(
@@ -206,7 +196,7 @@ const ProjectChoice = component(
     ) =>
         label(
             null,
-            "To the project",
+            "Project",
             select(
                 {
                     value: chosen.value,
@@ -214,10 +204,10 @@ const ProjectChoice = component(
                         chosen.value = event.currentTarget.value;
                     },
                 },
-                open.map(one =>
+                open.map(project =>
                     option(
-                        { key: one.id, value: String(one.id) },
-                        `${one.workspaceName ? `${visible(one.workspaceName, 40)} › ` : ""}${visible(one.name, 60)}`,
+                        { key: project.id, value: String(project.id) },
+                        `${project.workspaceName ? `${visible(project.workspaceName, 40)} › ` : ""}${visible(project.name, 60)}`,
                     ),
                 ),
             ),
@@ -231,18 +221,13 @@ export async function remove(view) {
     /** @type {{ checkpoints: { Resources: Record<string, number> | null }[] }} */
     const { checkpoints } = await get(`experiments/${id}/preview_gc?${words}`);
     const size = checkpoints.reduce(
-        (sum, one) => sum + Object.values(one.Resources ?? {}).reduce((all, part) => all + part, 0),
+        (sum, checkpoint) => sum + Object.values(checkpoint.Resources ?? {}).reduce((all, part) => all + part, 0),
         0,
     );
-    const text = `${visible(name, 100)}: its trials, metrics and logs are removed${
+    const text = `${visible(name, 100)}: its trials, metrics and logs are deleted${
         checkpoints.length ? `, and ${plural(checkpoints.length, "checkpoint")} of ${bytes(size)}` : ""
     }. This cannot be undone.`;
-    if (!(await confirmed({ title: `Delete experiment ${id}?`, text, action: "Delete", dangerous: true }))) return;
-    try {
-        await send("DELETE", `api/v1/experiments/${id}`);
-        toast(`Experiment ${id} is being deleted.`);
-        go(href("experiments"));
-    } catch (error) {
-        toastError(error);
-    }
+    if (!(await confirmAction({ title: `Delete experiment ${id}?`, text, action: "Delete", dangerous: true }))) return;
+    const deleted = await act(send("DELETE", `api/v1/experiments/${id}`), `Deleting experiment ${id}.`);
+    if (deleted) navigate(href("experiments"));
 }

@@ -1,14 +1,14 @@
 /** The files that an experiment's trials run: their tree, one of them, and what differs from the parent's. */
-import { useEffect } from "../../vendor/preact/hooks.js";
-import { useSignal } from "../../vendor/signals/signals.js";
+
 import { get } from "../api/http.js";
 import { binary, modelFile, modelFiles } from "../api/model_files.js";
 import { difference } from "../lib/diff.js";
 import { bytes, plural, visible } from "../lib/format.js";
+import { saveFile } from "../ui/download.js";
 import { toastError } from "../ui/overlay.js";
-import { href, place, setQuery } from "../ui/router.js";
-import { save } from "../ui/save.js";
-import { Waiting } from "../ui/shell.js";
+import { PartError, useLoad } from "../ui/query.js";
+import { href, location, setQuery } from "../ui/router.js";
+import { LoadingBar } from "../ui/shell.js";
 import { Difference, SourceText } from "../ui/source_text.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -17,35 +17,23 @@ import { component, tags } from "../ui/tags.js";
 
 const { a, button, div, li, p, span, ul } = tags;
 
-const LARGEST_SHOWN = 1_000_000; // bytes
-const MOST_FILES = 2000;
+const MAX_SHOWN_SIZE = 1_000_000; // bytes
+const MAX_FILES = 2000;
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { id, parent } = view.board.experiment;
-    const files = useSignal(/** @type {ModelFile[] | null} */ (null));
-    const said = useSignal("");
-    useEffect(() => {
-        modelFiles(id).then(
-            found => {
-                files.value = found;
-            },
-            error => {
-                said.value = error.message;
-            },
-        );
-    }, [id]);
-    if (said.value) return div({ class: "empty", role: "alert" }, p(null, said.value));
-    const all = files.value;
-    if (!all) return Waiting({});
+    const { data: all, error } = useLoad(String(id), () => modelFiles(id));
+    if (error) return PartError({ error });
+    if (!all) return LoadingBar({});
     if (all.length === 0) {
-        return div({ class: "empty" }, p(null, "No files came with this experiment: its command is all there is."));
+        return div({ class: "empty" }, p(null, "This experiment was created without files."));
     }
-    const chosen = all.find(one => one.path === place.value.query.get("file")) ?? preferred(all);
-    const versus = parent !== null && place.value.query.get("as") === "parent";
+    const chosen = all.find(file => file.path === location.value.query.get("file")) ?? likelyTraining(all);
+    const versus = parent !== null && location.value.query.get("as") === "parent";
     return div(
-        { class: "code-page" },
+        { class: "file-browser" },
         div(
-            { class: "code-files" },
+            { class: "file-list" },
             div(
                 { class: "section-head" },
                 span({ class: "muted" }, plural(all.length, "file")),
@@ -54,30 +42,28 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
             ),
             ul(
                 { "aria-label": "Files" },
-                all.slice(0, MOST_FILES).map(one =>
+                all.slice(0, MAX_FILES).map(file =>
                     li(
-                        { key: one.path },
+                        { key: file.path },
                         a(
                             {
-                                href: href(place.value.path, {
-                                    ...Object.fromEntries(place.value.query),
-                                    file: one.path,
+                                href: href(location.value.path, {
+                                    ...Object.fromEntries(location.value.query),
+                                    file: file.path,
                                 }),
-                                title: visible(one.path),
-                                "aria-current": one === chosen ? "true" : undefined,
+                                title: visible(file.path),
+                                "aria-current": file === chosen ? "true" : undefined,
                             },
-                            visible(one.path, 200),
+                            visible(file.path, 200),
                         ),
-                        span({ class: "muted number" }, bytes(one.contentLength)),
+                        span({ class: "muted number" }, bytes(file.contentLength)),
                     ),
                 ),
             ),
-            all.length > MOST_FILES
-                ? p({ class: "muted" }, `${all.length - MOST_FILES} more are in the download.`)
-                : null,
+            all.length > MAX_FILES ? p({ class: "muted" }, `${all.length - MAX_FILES} more in the download.`) : null,
         ),
         div(
-            { class: "source-page" },
+            { class: "source-view" },
             div(
                 { class: "section-head" },
                 span({ class: "file-name" }, visible(chosen?.path ?? "", 200)),
@@ -94,56 +80,48 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                       ),
             ),
             chosen
-                ? OneFile({ key: `${chosen.path} ${versus}`, id, parent: versus ? parent : null, file: chosen })
+                ? FileView({ key: `${chosen.path} ${versus}`, id, parent: versus ? parent : null, file: chosen })
                 : null,
         ),
     );
 });
 
-const OneFile = component(
+const FileView = component(
     (/** @type {{ id: number, parent: number | null, file: ModelFile }} */ { id, parent, file }) => {
-        const text = useSignal(/** @type {string | null} */ (null));
-        const before = useSignal("");
-        const said = useSignal("");
-        const large = file.contentLength > LARGEST_SHOWN;
-        useEffect(() => {
-            if (large) return;
-            const both = [
-                modelFile(id, file.path),
-                parent === null ? "" : modelFile(parent, file.path).catch(() => ""),
-            ];
-            Promise.all(both).then(
-                ([mine = "", theirs = ""]) => {
-                    before.value = theirs;
-                    text.value = mine;
-                },
-                error => {
-                    said.value = error.message;
-                },
-            );
-        }, []);
+        const large = file.contentLength > MAX_SHOWN_SIZE;
+        const { data: texts, error } = useLoad(
+            "",
+            large
+                ? null
+                : () =>
+                      Promise.all([
+                          modelFile(id, file.path),
+                          parent === null ? "" : modelFile(parent, file.path).catch(() => ""),
+                      ]),
+        );
         if (large)
-            return p({ class: "muted" }, `It has ${bytes(file.contentLength)}: too much to show. The download has it.`);
-        if (said.value) return p({ role: "alert" }, said.value);
-        if (text.value === null) return Waiting({});
-        if (text.value.includes("\0")) return p({ class: "muted" }, "It is no text. The download has it.");
+            return p({ class: "muted" }, `Too large to show: ${bytes(file.contentLength)}. The download includes it.`);
+        if (error) return PartError({ error });
+        if (!texts) return LoadingBar({});
+        const [text, before] = texts;
+        if (text.includes("\0")) return p({ class: "muted" }, "A binary file. The download includes it.");
         if (parent !== null) {
-            const lines = difference(before.value, text.value);
-            return Difference({ lines, same: `It is the same in experiment ${parent}.` });
+            const lines = difference(before, text);
+            return Difference({ lines, same: `Identical in experiment ${parent}.` });
         }
-        return SourceText({ text: text.value, label: file.path });
+        return SourceText({ text, label: file.path });
     },
 );
 
 /** The file that most likely is the training. @param {ModelFile[]} files */
-function preferred(files) {
-    const python = files.filter(one => one.path.endsWith(".py"));
-    const named = (/** @type {ModelFile} */ one) => /train|main|model_def/.test(one.path.split("/").at(-1) ?? "");
+function likelyTraining(files) {
+    const python = files.filter(file => file.path.endsWith(".py"));
+    const named = (/** @type {ModelFile} */ file) => /train|main|model_def/.test(file.path.split("/").at(-1) ?? "");
     return python.find(named) ?? python[0] ?? files[0];
 }
 
 /** @param {number} id */
 async function download(id) {
     const { b64Tgz } = await get(`api/v1/experiments/${id}/model_def`);
-    save(`experiment-${id}.tar.gz`, binary(b64Tgz), "application/gzip");
+    saveFile(`experiment-${id}.tar.gz`, binary(b64Tgz), "application/gzip");
 }

@@ -1,10 +1,10 @@
 /** What a search has cost, and what stopping trials early has saved. */
 import { useMemo } from "../../vendor/preact/hooks.js";
+import { clock } from "../api/state.js";
 import { count, duration, number, percent, plural, visible } from "../lib/format.js";
 import { costCurves, regret, savings } from "../lib/savings.js";
 import { Chart } from "../ui/chart.js";
 import { href } from "../ui/router.js";
-import { clock } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentView } from "./experiment.js" */
@@ -39,18 +39,18 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
             "Used",
             `${hours(saving.used)} slot-hours, by ${plural(runs.length, "trial")} of ${plural(head.slots, "slot")}`,
         ],
-        ["A slot", head.slots === 1 ? "one GPU or CPU share" : `${head.slots} of them work on a trial at once`],
+        ["Slots", head.slots === 1 ? "1 per trial" : `${head.slots} per trial`],
         [
             "Saved",
             saving.saved > 0
-                ? `${hours(saving.saved)} slot-hours (${percent(share)} of what it would have been without stopping), from ${plural(saving.stopped, "stopped trial")}`
-                : "nothing: no trial was stopped before its end",
+                ? `${hours(saving.saved)} slot-hours (${percent(share)} of the cost without early stopping), from ${plural(saving.stopped, "stopped trial")}`
+                : "none: no trial was stopped early",
         ],
         ...(saving.unknown
             ? [
                   /** @type {[string, Content]} */ ([
                       "Not counted",
-                      `${plural(saving.unknown, "trial")} that stopped before their speed was known`,
+                      `${plural(saving.unknown, "trial")} stopped before their speed was known`,
                   ]),
               ]
             : []),
@@ -58,11 +58,11 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
         [
             "Regret",
             lost === null
-                ? "not known: told from five trials that trained to the end"
+                ? "unknown: needs five trials that trained to the end"
                 : [
                       "Of the stopped trials ",
                       a({ href: href(`trials/${lost.trial}`) }, `trial ${lost.trial}`),
-                      ` was the most likely to become the best: it would have ended at about ${number(lost.expected)} ± ${number(lost.doubt)}, against ${number(lost.best)}: a chance of ${percent(lost.chance)}. Told from ${plural(lost.from, "trial")} that trained to the end.`,
+                      ` was the most likely to become the best (${percent(lost.chance)}): expected ${number(lost.expected)} ± ${number(lost.doubt)}, against ${number(lost.best)}. Estimated from ${plural(lost.from, "trial")} that trained to the end.`,
                   ],
         ],
     ]);
@@ -93,14 +93,14 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                       },
                       height: 280,
                   })
-                : p({ class: "muted" }, "No job has begun yet."),
+                : p({ class: "muted" }, "No job has started yet."),
             p(
                 { class: "muted" },
-                "Without stopping: each stopped trial goes on at its own speed until ",
+                "Without stopping: each stopped trial continues at its own speed to ",
                 head.maxTime === null ? "its end" : `${count(head.maxTime)} ${visible(head.timeMetric || "units", 40)}`,
-                ". Time in the queue is not counted.",
+                ". Queue time is not counted.",
                 head.ended === null
-                    ? " The search goes on; the figures grow."
+                    ? " The search is still running."
                     : ` The search took ${duration(head.ended - head.started)}.`,
             ),
         ),
@@ -121,12 +121,12 @@ function hours(seconds) {
 function bestOf({ board, trials }, used) {
     const { best, bestTrial, metric } = board.experiment;
     if (bestTrial === null || typeof best !== "number") return "none yet";
-    const own = trials.find(row => row["id"] === bestTrial);
-    const alone = Number(own?.["slotSeconds"] ?? 0);
+    const bestRow = trials.find(row => row["id"] === bestTrial);
+    const alone = Number(bestRow?.["slotSeconds"] ?? 0);
     return [
         `${visible(metric, 60)} ${number(best)} of `,
         a({ href: href(`trials/${bestTrial}`) }, `trial ${bestTrial}`),
-        `, which itself took ${hours(alone)} of the ${hours(used)} slot-hours`,
+        `, which took ${hours(alone)} of the ${hours(used)} slot-hours`,
     ];
 }
 
@@ -150,6 +150,6 @@ function regretOf({ board, trials }) {
             y: values.slice(0, last + 1).map(value => (value === null ? null : value * sign)),
         };
     });
-    const found = regret(courses, experiment.maxTime);
-    return found && { ...found, best: found.best * sign, expected: found.expected * sign };
+    const result = regret(courses, experiment.maxTime);
+    return result && { ...result, best: result.best * sign, expected: result.expected * sign };
 }

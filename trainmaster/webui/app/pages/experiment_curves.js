@@ -4,40 +4,40 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { unitOnAxis } from "../lib/curves.js";
 import { count, number, plural, visible } from "../lib/format.js";
 import { smoothed } from "../lib/series.js";
-import { lookOf, points, sampled, trialWords } from "../lib/trials.js";
-import { State, Value } from "../ui/cells.js";
+import { curvePoints, lookOf, sampled, trialLabel } from "../lib/trials.js";
+import { BackgroundLines } from "../ui/background_lines.js";
+import { StateLabel, Value } from "../ui/cells.js";
 import { Chart, windowHeight } from "../ui/chart.js";
-import { ManyLines } from "../ui/many_lines.js";
-import { MetricChoice } from "../ui/metric_choice.js";
-import { toastError } from "../ui/overlay.js";
-import { go, href, place, setQuery } from "../ui/router.js";
-import { Waiting } from "../ui/shell.js";
+import { MetricPicker } from "../ui/metric_picker.js";
+import { useModule } from "../ui/query.js";
+import { href, location, navigate, setQuery } from "../ui/router.js";
+import { LoadingBar } from "../ui/shell.js";
 import { CompareLink, Table, useRows } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { Curves, ExperimentBoard } from "../../types/api.d.ts" */
 /** @import { ChartData } from "../lib/series.js" */
-/** @import { Line, Rung } from "../ui/many_lines.js" */
+/** @import { Line, Rung } from "../ui/background_lines.js" */
 /** @import { Signal } from "../../vendor/signals/signals.js" */
 /** @import { ExperimentView, TrialRow } from "./experiment.js" */
 
 const { a, button, code, div, label, li, option, p, pre, select, span, ul } = tags;
 
-const NAMED = 8; // trials: that few are all named
-const MOST_SERIES = 50; // of marked ones; the others are drawn behind
-const PLACES = 16; // columns of the table
-const LOWEST = 340; // pixels of the chart
-const AROUND = 340; // pixels of the window above and below the chart
+const MAX_NAMED = 8; // trials: that few are all named
+const MAX_SERIES = 50; // of marked ones; the others are drawn behind
+const TABLE_COLUMNS = 16; // columns of the table
+const MIN_HEIGHT = 340; // pixels of the chart
+const CHROME_HEIGHT = 340; // pixels of the window above and below the chart
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { board } = view;
-    if (board.metrics.length === 0) return Nothing({ view });
-    if (view.trials.length === 1) return OneTrial({ view });
-    return board.curves ? AllTrials({ view, curves: board.curves }) : Waiting({});
+    if (board.metrics.length === 0) return NoMetrics({ view });
+    if (view.trials.length === 1) return SingleTrial({ view });
+    return board.curves ? AllTrials({ view, curves: board.curves }) : LoadingBar({});
 });
 
 /** Before anything was reported: what it waits for, and how to look further. */
-const Nothing = component((/** @type {{ view: ExperimentView }} */ { view }) => {
+const NoMetrics = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const head = view.board.experiment;
     const paused = head.state === "PAUSED";
     const failed = head.state === "ERROR";
@@ -52,10 +52,10 @@ const Nothing = component((/** @type {{ view: ExperimentView }} */ { view }) => 
         p(
             null,
             failed
-                ? "It failed before it reported a metric."
+                ? "Failed before reporting a metric."
                 : paused
-                  ? "It is paused and has reported nothing yet. To let it go on:"
-                  : "No metric has been reported yet.",
+                  ? "Paused, and no metrics yet. Resume it:"
+                  : "No metrics yet.",
         ),
         paused || failed ? null : p(null, visible(head.why, 1000)),
         pre(null, code(null, command)),
@@ -63,29 +63,24 @@ const Nothing = component((/** @type {{ view: ExperimentView }} */ { view }) => 
 });
 
 /** All metrics of the only trial, as on its own page. */
-const OneTrial = component((/** @type {{ view: ExperimentView }} */ { view }) => {
-    const module = useSignal(/** @type {typeof import("./trial_metrics.js") | null} */ (null));
-    useMemo(() => {
-        import("./trial_metrics.js").then(found => {
-            module.value = found;
-        }, toastError);
-    }, []);
+const SingleTrial = component((/** @type {{ view: ExperimentView }} */ { view }) => {
+    const metrics = useModule("metrics", () => import("./trial_metrics.js"));
     const [row] = view.trials;
-    if (!module.value || !row) return Waiting({});
+    if (!metrics || !row) return LoadingBar({});
     const head = view.board.experiment;
     const trial = { id: Number(row["id"]), metric: head.metric, steps: Number(row["steps"] ?? 0) };
-    const its = { board: { trial, metrics: view.board.metrics, log: [] }, reload: view.reload };
+    const trialView = { board: { trial, metrics: view.board.metrics, log: [] }, reload: view.reload };
     return div(
         null,
-        p({ class: "sentence" }, a({ href: href(`trials/${row["id"]}`) }, `Trial ${row["id"]}`), ", the only one."),
-        module.value.Tab({ view: /** @type {any} */ (its) }),
+        p({ class: "summary" }, a({ href: href(`trials/${row["id"]}`) }, `Trial ${row["id"]}`), ", the only trial."),
+        metrics.Tab({ view: /** @type {any} */ (trialView) }),
     );
 });
 
 const AllTrials = component((/** @type {{ view: ExperimentView, curves: Curves }} */ { view, curves }) => {
     const { board, trials, marks } = view;
     const head = board.experiment;
-    const { query } = place.value;
+    const { query } = location.value;
     const log = query.get("log") === "1";
     const logX = query.get("logx") === "1";
     const smooth = Math.min(0.99, Math.max(0, Number(query.get("smooth")) || 0));
@@ -94,11 +89,11 @@ const AllTrials = component((/** @type {{ view: ExperimentView, curves: Curves }
     const marked = marks.value;
     const rows = useMemo(() => new Map(trials.map(row => [Number(row["id"]), row])), [trials]);
     const lines = useMemo(() => linesOf(curves, rows, board, smooth), [curves, rows, smooth]);
-    const front = useMemo(() => inFront(curves, head.bestTrial, marked), [curves, head.bestTrial, marked]);
+    const front = useMemo(() => foregroundIds(curves, head.bestTrial, marked), [curves, head.bestTrial, marked]);
     const rungs = useMemo(() => rungsOf(board, trials), [board, trials]);
-    const many = useMemo(
+    const backgroundLines = useMemo(
         () =>
-            new ManyLines(
+            new BackgroundLines(
                 lines.map(line => (front.has(line.id) ? { ...line, look: /** @type {const} */ ("front") } : line)),
                 rungs,
                 { log, logX },
@@ -115,47 +110,47 @@ const AllTrials = component((/** @type {{ view: ExperimentView, curves: Curves }
         if (!next.delete(id)) next.add(id);
         marks.value = next;
     };
-    const ways = new Map([
+    const axes = new Map([
         ["", "batches"],
         ["seconds", "seconds"],
     ]);
-    for (const name of [head.timeMetric, curves.xName]) if (name !== "batches") ways.set(name, name);
+    for (const name of [head.timeMetric, curves.xName]) if (name !== "batches") axes.set(name, name);
     return div(
         { class: "curves" },
         Chart(
             {
                 data,
-                height: Math.max(LOWEST, windowHeight.value - AROUND),
+                height: Math.max(MIN_HEIGHT, windowHeight.value - CHROME_HEIGHT),
                 settings: {
                     log,
                     logX,
                     smooth,
                     table: query.get("table") === "1",
-                    set: changes => setQuery(written(changes), { replace: "smooth" in changes }),
+                    set: changes => setQuery(queryOf(changes), { replace: "smooth" in changes }),
                 },
-                behind: {
-                    lines: many,
+                background: {
+                    lines: backgroundLines,
                     hovered,
                     boxes: boxes.value,
                     onPick: (line, event) => {
-                        if (event.ctrlKey || event.metaKey) go(href(`trials/${line.id}`));
+                        if (event.ctrlKey || event.metaKey) navigate(href(`trials/${line.id}`));
                         else toggle(line.id);
                     },
-                    onBox: found => {
-                        marks.value = new Set([...marks.value, ...found.map(line => line.id)]);
+                    onBox: crossed => {
+                        marks.value = new Set([...marks.value, ...crossed.map(line => line.id)]);
                     },
                 },
-                whole: () => chartData(board, curves, curves.trials, marked, true),
+                exportData: () => chartData(board, curves, curves.trials, marked, true),
                 table: CurveTable({ curves, rows, metric: curves.metric, marks }),
             },
-            MetricChoice({
+            MetricPicker({
                 metrics: board.metrics,
                 group: curves.group,
                 name: curves.metric,
-                onPick: one =>
+                onPick: metric =>
                     setQuery({
-                        metric: one.name === head.metric && one.group === "validation" ? null : one.name,
-                        group: one.group === "validation" ? null : one.group,
+                        metric: metric.name === head.metric && metric.group === "validation" ? null : metric.name,
+                        group: metric.group === "validation" ? null : metric.group,
                     }),
             }),
             label(
@@ -166,7 +161,7 @@ const AllTrials = component((/** @type {{ view: ExperimentView, curves: Curves }
                         value: curves.xName === "batches" ? "" : curves.xName,
                         onChange: event => setQuery({ x: event.currentTarget.value || null }),
                     },
-                    [...ways].map(([value, text]) => option({ key: value, value }, visible(text, 40))),
+                    [...axes].map(([value, text]) => option({ key: value, value }, visible(text, 40))),
                 ),
             ),
             button(
@@ -174,7 +169,7 @@ const AllTrials = component((/** @type {{ view: ExperimentView, curves: Curves }
                     type: "button",
                     class: "plain",
                     "aria-pressed": boxes.value,
-                    title: "Dragging over the curves marks those in the box; else it widens a part, twice a click shows all",
+                    title: "On: dragging marks the curves in the box. Off: dragging zooms in, a double click zooms out",
                     onClick: () => {
                         boxes.value = !boxes.value;
                     },
@@ -182,13 +177,13 @@ const AllTrials = component((/** @type {{ view: ExperimentView, curves: Curves }
                 "Mark a box",
             ),
         ),
-        Key({ lines: many.lines }),
-        Marked({ view, rows }),
+        CurveLegend({ lines: backgroundLines.lines }),
+        MarkedTrials({ view, rows }),
     );
 });
 
 /** @param {{ log?: boolean, logX?: boolean, smooth?: number, table?: boolean }} changes */
-function written(changes) {
+function queryOf(changes) {
     /** @type {Record<string, string | null>} */
     const query = {};
     if (changes.log !== undefined) query["log"] = changes.log ? "1" : null;
@@ -209,10 +204,10 @@ function linesOf(curves, rows, board, smooth) {
     return curves.trials.flatMap((id, at) => {
         const row = rows.get(id);
         if (!row) return []; // newer than the rows
-        const { x, y } = points(curves, at);
+        const { x, y } = curvePoints(curves, at);
         const look = lookOf(row, board.experiment);
         const values = smooth ? /** @type {number[]} */ (smoothed(y, smooth)) : y;
-        return [{ id, name: trialWords(row, board.experiment), x, y: values, look }];
+        return [{ id, name: trialLabel(row, board.experiment), x, y: values, look }];
     });
 }
 
@@ -222,9 +217,9 @@ function linesOf(curves, rows, board, smooth) {
  * @param {number | null} best
  * @param {Set<number>} marked
  */
-function inFront(curves, best, marked) {
-    if (curves.trials.length <= NAMED) return new Set(curves.trials);
-    const chosen = curves.trials.filter(id => marked.has(id)).slice(0, MOST_SERIES);
+function foregroundIds(curves, best, marked) {
+    if (curves.trials.length <= MAX_NAMED) return new Set(curves.trials);
+    const chosen = curves.trials.filter(id => marked.has(id)).slice(0, MAX_SERIES);
     return new Set([...(best !== null && curves.trials.includes(best) ? [best] : []), ...chosen]);
 }
 
@@ -239,7 +234,7 @@ function inFront(curves, best, marked) {
 function chartData(board, curves, ids, marked, faded) {
     const head = board.experiment;
     const places = new Map(curves.trials.map((id, at) => [id, at]));
-    const few = curves.trials.length <= NAMED;
+    const few = curves.trials.length <= MAX_NAMED;
     const series = ids.map(id => {
         const best = id === head.bestTrial;
         const y = curves.x.map((_, at) => curves.y[places.get(id) ?? -1]?.[at] ?? null);
@@ -272,14 +267,14 @@ function rungsOf(board, trials) {
     if (!curves || unit === null) return [];
     const compared = curves.metric === experiment.metric && curves.group === "validation";
     /** @type {Map<number, number[]>} */
-    const found = new Map();
+    const cutsByUnits = new Map();
     for (const rung of board.brackets.flatMap(bracket => bracket.rungs.slice(0, -1))) {
-        const cuts = found.get(rung.units) ?? [];
+        const cuts = cutsByUnits.get(rung.units) ?? [];
         if (rung.cut !== null && compared) cuts.push(rung.cut);
-        found.set(rung.units, cuts);
+        cutsByUnits.set(rung.units, cuts);
     }
-    return [...found]
-        .sort(([one], [other]) => one - other)
+    return [...cutsByUnits]
+        .sort(([a], [b]) => a - b)
         .map(([units, cuts]) => ({
             x: units * unit,
             name: `${visible(experiment.timeMetric, 12)} ${count(units)}${cuts.length === 1 ? `, cut ${number(cuts[0])}` : ""}`,
@@ -287,13 +282,13 @@ function rungsOf(board, trials) {
         }));
 }
 
-const Key = component((/** @type {{ lines: Line[] }} */ { lines }) => {
+const CurveLegend = component((/** @type {{ lines: Line[] }} */ { lines }) => {
     const sizes = { live: 0, stopped: 0, failed: 0, ended: 0, front: 0 };
     for (const line of lines) sizes[line.look] += 1;
     const words = /** @type {const} */ ([
-        ["live", "running, a dot at the end"],
+        ["live", "running (dot at the end)"],
         ["stopped", "stopped by the search"],
-        ["failed", "failed, a cross at the end"],
+        ["failed", "failed (cross at the end)"],
         ["ended", "ended"],
     ]);
     return ul(
@@ -303,48 +298,50 @@ const Key = component((/** @type {{ lines: Line[] }} */ { lines }) => {
             .map(([look, text]) =>
                 li({ key: look }, span({ class: `swatch ${look}-line` }), `${count(sizes[look])} ${text}`),
             ),
-        li({ key: "how", class: "muted" }, "a click marks the nearest, with Ctrl it opens it"),
+        li({ key: "how", class: "muted" }, "click marks the nearest trial, Ctrl+click opens it"),
     );
 });
 
 /** The marked trials: where they lead, and what can be done with them. */
-const Marked = component((/** @type {{ view: ExperimentView, rows: Map<number, TrialRow> }} */ { view, rows }) => {
-    const { marks } = view;
-    const ids = [...marks.value].filter(id => rows.has(id));
-    if (ids.length === 0) return null;
-    return div(
-        { class: "chips", role: "group", "aria-label": "Marked trials" },
-        span(null, `${count(ids.length)} marked`),
-        ids.slice(0, 12).map(id =>
-            span(
-                { key: id, class: "chip" },
-                a({ href: href(`trials/${id}`) }, `trial ${id}`),
-                button(
-                    {
-                        type: "button",
-                        class: "plain",
-                        "aria-label": `Remove the mark of trial ${id}`,
-                        onClick: () => {
-                            marks.value = new Set([...marks.value].filter(other => other !== id));
+const MarkedTrials = component(
+    (/** @type {{ view: ExperimentView, rows: Map<number, TrialRow> }} */ { view, rows }) => {
+        const { marks } = view;
+        const ids = [...marks.value].filter(id => rows.has(id));
+        if (ids.length === 0) return null;
+        return div(
+            { class: "chips", role: "group", "aria-label": "Marked trials" },
+            span(null, `${count(ids.length)} marked`),
+            ids.slice(0, 12).map(id =>
+                span(
+                    { key: id, class: "chip" },
+                    a({ href: href(`trials/${id}`) }, `trial ${id}`),
+                    button(
+                        {
+                            type: "button",
+                            class: "plain",
+                            "aria-label": `Remove the mark of trial ${id}`,
+                            onClick: () => {
+                                marks.value = new Set([...marks.value].filter(other => other !== id));
+                            },
                         },
-                    },
-                    "✕",
+                        "✕",
+                    ),
                 ),
             ),
-        ),
-        ids.length > 12 ? span({ class: "muted" }, `and ${ids.length - 12} more`) : null,
-        CompareLink({ kind: "trials", ids }),
-        button(
-            {
-                type: "button",
-                onClick: () => {
-                    marks.value = new Set();
+            ids.length > 12 ? span({ class: "muted" }, `and ${ids.length - 12} more`) : null,
+            CompareLink({ kind: "trials", ids }),
+            button(
+                {
+                    type: "button",
+                    onClick: () => {
+                        marks.value = new Set();
+                    },
                 },
-            },
-            "None",
-        ),
-    );
-});
+                "None",
+            ),
+        );
+    },
+);
 
 /** What the curves show to those who see them: a row a trial. */
 const CurveTable = component(
@@ -355,11 +352,11 @@ const CurveTable = component(
             metric,
         },
     ) => {
-        const found = useMemo(
+        const entries = useMemo(
             () => curves.trials.map((id, at) => ({ id, at, row: rows.get(id) ?? {} })),
             [curves, rows],
         );
-        const list = useRows(found);
+        const list = useRows(entries);
         const columns = useMemo(
             () => [
                 {
@@ -367,15 +364,16 @@ const CurveTable = component(
                     title: "Trial",
                     width: 90,
                     unsorted: true,
-                    cell: (/** @type {{ id: number }} */ one) =>
-                        a({ href: href(`trials/${one.id}`), tabIndex: -1 }, `trial ${one.id}`),
+                    cell: (/** @type {{ id: number }} */ entry) =>
+                        a({ href: href(`trials/${entry.id}`), tabIndex: -1 }, `trial ${entry.id}`),
                 },
                 {
                     key: "state",
                     title: "State",
                     width: 110,
                     unsorted: true,
-                    cell: (/** @type {{ row: TrialRow }} */ one) => State({ state: String(one.row["state"] ?? "") }),
+                    cell: (/** @type {{ row: TrialRow }} */ entry) =>
+                        StateLabel({ state: String(entry.row["state"] ?? "") }),
                 },
                 {
                     key: "ends",
@@ -383,15 +381,15 @@ const CurveTable = component(
                     width: 90,
                     align: /** @type {const} */ ("right"),
                     unsorted: true,
-                    cell: (/** @type {{ at: number }} */ one) => Value({ value: curves.last[one.at] }),
+                    cell: (/** @type {{ at: number }} */ entry) => Value({ value: curves.last[entry.at] }),
                 },
-                ...sampled(curves.x, PLACES).map(place => ({
-                    key: `at-${place}`,
-                    title: number(curves.x[place]),
+                ...sampled(curves.x, TABLE_COLUMNS).map(index => ({
+                    key: `at-${index}`,
+                    title: number(curves.x[index]),
                     width: 90,
                     align: /** @type {const} */ ("right"),
                     unsorted: true,
-                    cell: (/** @type {{ at: number }} */ one) => Value({ value: curves.y[one.at]?.[place] }),
+                    cell: (/** @type {{ at: number }} */ entry) => Value({ value: curves.y[entry.at]?.[index] }),
                 })),
             ],
             [curves],
@@ -402,8 +400,8 @@ const CurveTable = component(
                 label: `${visible(metric, 60)} of all trials over ${visible(curves.xName, 40)}`,
                 columns,
                 rows: list,
-                rowKey: (/** @type {{ id: number }} */ one) => one.id,
-                address: (/** @type {{ id: number }} */ one) => href(`trials/${one.id}`),
+                rowKey: (/** @type {{ id: number }} */ entry) => entry.id,
+                address: (/** @type {{ id: number }} */ entry) => href(`trials/${entry.id}`),
             }),
         );
     },

@@ -1,12 +1,12 @@
 /** What stands above every view of an experiment: its state and why, its best trial, what it has used. */
-import { may, session } from "../api/session.js";
+import { may } from "../api/session.js";
+import { clock, session } from "../api/state.js";
 import { ACTIONS } from "../lib/actions.js";
 import { count, number, plural, visible } from "../lib/format.js";
 import { hasEnded } from "../lib/states.js";
-import { Ago, ExpectedStart, Labels, Lasted, Progress, State, Value } from "../ui/cells.js";
+import { Duration, ExpectedStart, Labels, Progress, RelativeTime, StateLabel, Value } from "../ui/cells.js";
 import { Menu, toastError } from "../ui/overlay.js";
 import { href } from "../ui/router.js";
-import { clock } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentHead } from "../../types/api.d.ts" */
@@ -20,20 +20,20 @@ export const Head = component((/** @type {{ view: ExperimentView }} */ { view })
     const culprit = failed ? view.trials.find(row => row["state"] === "ERROR") : undefined;
     const starts = nextStart(view.trials);
     return div(
-        { class: "thing-head" },
+        { class: "detail-head" },
         div(
-            { class: "thing-title" },
+            { class: "detail-title" },
             h1({ title: visible(head.description, 1000) || undefined }, visible(head.name, 200)),
-            State({ state: head.state }),
+            StateLabel({ state: head.state }),
             head.archived ? span({ class: "label" }, "archived") : null,
             Labels({ labels: head.labels.slice(0, 20) }),
             span({ class: "gap" }),
             Actions({ view }),
         ),
         p(
-            { class: failed ? "thing-why failed" : "thing-why" },
-            visible(head.why, 1000) || (failed ? "It failed." : ""),
-            starts !== null ? span(null, "; next one: ", ExpectedStart({ at: starts })) : null,
+            { class: failed ? "detail-reason failed" : "detail-reason" },
+            visible(head.why, 1000) || (failed ? "Failed." : ""),
+            starts !== null ? span(null, "; next start: ", ExpectedStart({ at: starts })) : null,
             culprit
                 ? span(
                       null,
@@ -44,7 +44,7 @@ export const Head = component((/** @type {{ view: ExperimentView }} */ { view })
                 : null,
         ),
         div(
-            { class: "thing-facts" },
+            { class: "detail-facts" },
             head.bestTrial === null
                 ? null
                 : span(
@@ -56,8 +56,8 @@ export const Head = component((/** @type {{ view: ExperimentView }} */ { view })
                   ),
             hasEnded(head.state)
                 ? null
-                : span({ class: "thing-progress", title: budget(head) }, Progress({ share: head.progress })),
-            span({ title: budget(head) }, trialsOf(head)),
+                : span({ class: "detail-progress", title: budget(head) }, Progress({ share: head.progress })),
+            span({ title: budget(head) }, trialCounts(head)),
             span(
                 { title: `${plural(head.slots, "slot")} a trial, in ${visible(head.pool, 60)}` },
                 `${number(head.slotSeconds / 3600)} slot-hours`,
@@ -66,9 +66,9 @@ export const Head = component((/** @type {{ view: ExperimentView }} */ { view })
             span(
                 null,
                 span({ class: "muted" }, "started "),
-                Ago({ seconds: head.started }),
+                RelativeTime({ seconds: head.started }),
                 span({ class: "muted" }, head.ended === null ? ", for " : ", took "),
-                Lasted({ seconds: (head.ended ?? clock.value / 1000) - head.started }),
+                Duration({ seconds: (head.ended ?? clock.value / 1000) - head.started }),
             ),
             span(
                 { class: "muted" },
@@ -81,12 +81,12 @@ export const Head = component((/** @type {{ view: ExperimentView }} */ { view })
 });
 
 /** @param {ExperimentHead} head */
-function trialsOf(head) {
+function trialCounts(head) {
     const waiting = head.counts["QUEUED"] ?? 0;
     const running = (head.counts["RUNNING"] ?? 0) + (head.counts["STARTING"] ?? 0) + (head.counts["PULLING"] ?? 0);
-    const most = head.maxTrials !== null && head.maxTrials > head.trials ? ` of ${count(head.maxTrials)}` : "";
+    const limit = head.maxTrials !== null && head.maxTrials > head.trials ? ` of ${count(head.maxTrials)}` : "";
     const live = [running ? `${count(running)} running` : "", waiting ? `${count(waiting)} waiting` : ""];
-    return [`${count(head.trials)}${most} ${head.trials === 1 && !most ? "trial" : "trials"}`, ...live]
+    return [`${count(head.trials)}${limit} ${head.trials === 1 && !limit ? "trial" : "trials"}`, ...live]
         .filter(Boolean)
         .join(", ");
 }
@@ -112,22 +112,22 @@ function nextStart(trials) {
 const Actions = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const head = view.board.experiment;
     const user = session.value?.user;
-    const own = Boolean(user?.admin || user?.id === head.userId || session.value?.roles);
-    const subject = { id: head.id, state: head.state, archived: head.archived, mine: own };
+    const editable = Boolean(user?.admin || user?.id === head.userId || session.value?.roles);
+    const subject = { id: head.id, state: head.state, archived: head.archived, editable };
     /** @param {string} permission */
-    const can = permission => own && may(permission, head.workspaceId);
+    const can = permission => editable && may(permission, head.workspaceId);
     /** @param {(tools: typeof import("./experiment_actions.js")) => unknown} use */
     const lazily = use => () => {
         import("./experiment_actions.js").then(use).catch(toastError);
     };
     const items = () => [
-        ...ACTIONS.filter(one => one.name !== "delete" && can(one.permission) && one.skips(subject) === "").map(
-            one => ({
-                text: one.text,
-                dangerous: one.dangerous ?? false,
-                action: lazily(tools => tools.act(view, one)),
-            }),
-        ),
+        ...ACTIONS.filter(
+            action => action.name !== "delete" && can(action.permission) && action.skips(subject) === "",
+        ).map(action => ({
+            text: action.text,
+            dangerous: action.dangerous ?? false,
+            action: lazily(tools => tools.runAction(view, action)),
+        })),
         ...(can("UPDATE_EXPERIMENT_METADATA")
             ? [
                   { text: "Edit …", hint: "name, labels", action: lazily(tools => tools.edit(view)) },

@@ -10,12 +10,12 @@ import { component, tags } from "../ui/tags.js";
 
 const { button, div, label, p, textarea } = tags;
 
-const LONGEST = 100_000; // characters
+const MAX_LENGTH = 100_000; // characters
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { id, notes, workspaceId } = view.board.experiment;
     const draft = useSignal(/** @type {string | null} */ (null));
-    const begun = useSignal(""); // the notes that the draft began with
+    const draftBase = useSignal(""); // the notes that the draft began with
     const busy = useSignal(false);
     const writable = may("UPDATE_EXPERIMENT_METADATA", workspaceId);
     const text = draft.value;
@@ -24,13 +24,13 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
             { class: "notes" },
             notes
                 ? Markdown({ text: notes })
-                : div({ class: "empty" }, p(null, "No notes yet: what was tried, what came of it, what is next.")),
+                : div({ class: "empty" }, p(null, "No notes yet: what was tried, the result, what is next.")),
             writable
                 ? button(
                       {
                           type: "button",
                           onClick: () => {
-                              begun.value = notes;
+                              draftBase.value = notes;
                               draft.value = notes;
                           },
                       },
@@ -39,7 +39,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                 : null,
         );
     }
-    const keep = async () => {
+    const save = async () => {
         busy.value = true;
         try {
             await send("PATCH", `api/v1/experiments/${id}`, { notes: text });
@@ -53,30 +53,30 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
     };
     return div(
         { class: "notes" },
-        notes === begun.value
+        notes === draftBase.value
             ? null
             : p(
-                  { class: "said", role: "alert" },
-                  "Somebody has changed the notes since. Saving replaces theirs; they stand below.",
+                  { class: "error-text", role: "alert" },
+                  "Somebody else has changed these notes. Saving overwrites their version, shown below.",
               ),
         label(
             null,
             "Notes (headings, lists, tables, `code`, **strong**, links)",
             textarea({
                 rows: 18,
-                maxLength: LONGEST,
+                maxLength: MAX_LENGTH,
                 value: text,
                 onInput: event => {
                     draft.value = event.currentTarget.value;
                 },
                 onKeyDown: event => {
-                    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void keep();
+                    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void save();
                 },
             }),
         ),
         div(
             { class: "section-head" },
-            button({ type: "button", class: "primary", disabled: busy.value, onClick: keep }, "Save"),
+            button({ type: "button", class: "primary", disabled: busy.value, onClick: save }, "Save"),
             button(
                 {
                     type: "button",
@@ -87,6 +87,6 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                 "Discard",
             ),
         ),
-        Markdown({ text: notes === begun.value ? text : notes }),
+        Markdown({ text: notes === draftBase.value ? text : notes }),
     );
 });

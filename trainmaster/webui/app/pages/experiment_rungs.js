@@ -1,202 +1,215 @@
 /** The rung race: what the search knew at any moment, played back from its decisions. */
-import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
-import { useSignal } from "../../vendor/signals/signals.js";
+import { useMemo } from "../../vendor/preact/hooks.js";
 import { get } from "../api/http.js";
 import { count, exact, number, plural, visible } from "../lib/format.js";
 import { eventsOf, leader, momentOf, sentence, valueAxis } from "../lib/rungs.js";
 import { Value } from "../ui/cells.js";
-import { stillPlease, usePlayer } from "../ui/player.js";
-import { href, place, setQuery } from "../ui/router.js";
+import { prefersReducedMotion, usePlayer } from "../ui/playback.js";
+import { PartError, useLoad } from "../ui/query.js";
+import { href, location, setQuery } from "../ui/router.js";
 import { Race } from "../ui/rung_race.js";
-import { Waiting } from "../ui/shell.js";
+import { LoadingBar } from "../ui/shell.js";
 import { Table, useRows } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { RungRace } from "../../types/api.d.ts" */
+/** @import { Axis } from "../lib/axes.js" */
 /** @import { RungEvent, RungMoment } from "../lib/rungs.js" */
-/** @import { PlayerState } from "../ui/player.js" */
+/** @import { PlayerState } from "../ui/playback.js" */
 /** @import { Cell } from "../lib/files.js" */
 /** @import { ExperimentView } from "./experiment.js" */
 
 const { a, button, caption, div, h2, input, label, option, p, section, select, span, table, tbody, td, th, thead, tr } =
     tags;
 
-const PIECE = 20_000; // events of a call
-const MOST = 200_000; // events that the page holds
+const PAGE_SIZE = 20_000; // events of a call
+const MAX_EVENTS = 200_000; // events that the page holds
 const SPEEDS = [1, 5, 20, 100]; // events a second
-const USUAL_SPEED = 5;
+const DEFAULT_SPEED = 5;
 const COLUMNS = /** @type {const} */ ([
     ...["number", "at", "bracket", "rung", "trial", "value", "decision", "rank", "of", "keep", "cut", "story"],
 ]);
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { id } = view.board.experiment;
-    const race = useSignal(/** @type {RungRace | null} */ (null));
-    const said = useSignal("");
-    // Whoever has reached a rung since the last look is in the board's ranking.
-    const known = view.board.brackets.map(one => one.rungs.map(rung => rung.trials.length).join()).join(";");
-    useEffect(() => {
-        let gone = false;
-        all(id).then(
-            answer => {
-                if (!gone) race.value = answer;
-            },
-            error => {
-                if (!gone) said.value = error.message;
-            },
-        );
-        return () => {
-            gone = true;
-        };
-    }, [id, known]);
-    const found = race.value;
-    if (!found)
-        return said.value ? div({ class: "empty", role: "alert" }, p(null, visible(said.value, 500))) : Waiting({});
-    if (found.brackets.length === 0)
-        return div({ class: "empty" }, p(null, "Its search compares no trials at rungs: there is no race to show."));
-    return Player({ view, race: found });
+    // The board has the trials that have reached a rung since the last look.
+    const reached = view.board.brackets.map(bracket => bracket.rungs.map(rung => rung.trials.length).join()).join(";");
+    const { data: race, error } = useLoad(`${id} ${reached}`, () => loadRace(id));
+    if (!race) return error ? PartError({ error }) : LoadingBar({});
+    if (race.brackets.length === 0)
+        return div({ class: "empty" }, p(null, "This search does not compare trials at rungs, so there is no race."));
+    return Player({ view, race });
 });
 
 /** All events, in pieces. @param {number} id @returns {Promise<RungRace>} */
-async function all(id) {
+async function loadRace(id) {
     /** @param {number} after @returns {Promise<RungRace>} */
-    const piece = after => get(`api/x1/experiments/${id}/rungs?limit=${PIECE}${after ? `&after=${after}` : ""}`);
-    const found = await piece(0);
-    while (found.rows.length < Math.min(found.total, MOST)) {
-        const next = await piece(found.rows.length);
+    const loadPage = after => get(`api/x1/experiments/${id}/rungs?limit=${PAGE_SIZE}${after ? `&after=${after}` : ""}`);
+    const result = await loadPage(0);
+    while (result.rows.length < Math.min(result.total, MAX_EVENTS)) {
+        const next = await loadPage(result.rows.length);
         if (next.rows.length === 0) break;
-        found.rows.push(...next.rows);
+        result.rows.push(...next.rows);
     }
-    return found;
+    return result;
 }
 
 const Player = component((/** @type {{ view: ExperimentView, race: RungRace }} */ { view, race }) => {
-    const { query } = place.value;
-    const events = useMemo(() => eventsOf(race), [race]);
-    const marked = whole(query.get("trial"));
-    const ofTrial = useMemo(() => events.findLast(one => one.trial === marked), [events, marked]);
-    const bracket = Math.min(whole(query.get("bracket")) || (ofTrial?.bracket ?? 0) + 1, race.brackets.length);
+    const { query } = location.value;
+    const { id } = view.board.experiment;
+    const all = useMemo(() => eventsOf(race), [race]);
+    const trial = parseCount(query.get("trial"));
+    const ofTrial = useMemo(() => all.findLast(event => event.trial === trial), [all, trial]);
+    const bracket = Math.min(parseCount(query.get("bracket")) || (ofTrial?.bracket ?? 0) + 1, race.brackets.length);
     const units = race.brackets[bracket - 1]?.units ?? [];
-    const mine = useMemo(() => events.filter(one => one.bracket === bracket - 1), [events, bracket]);
-    const written = query.has("at")
-        ? Math.min(whole(query.get("at")), events.length)
-        : (ofTrial?.number ?? events.length);
-    const player = usePlayer(written, mine, whole(query.get("speed")) || USUAL_SPEED);
-    const at = player.at;
+    const events = useMemo(() => all.filter(event => event.bracket === bracket - 1), [all, bracket]);
+    const start = query.has("at") ? Math.min(parseCount(query.get("at")), all.length) : (ofTrial?.number ?? all.length);
+    const player = usePlayer(start, events, parseCount(query.get("speed")) || DEFAULT_SPEED);
+    const { at } = player;
     const moment = useMemo(
-        () => momentOf(mine, bracket - 1, units, at, race.smallerIsBetter),
-        [mine, at, race.smallerIsBetter],
+        () => momentOf(events, bracket - 1, units, at, race.smallerIsBetter),
+        [events, at, race.smallerIsBetter],
     );
-    const totals = useMemo(() => units.map((_, rung) => mine.filter(one => one.rung === rung).length), [mine]);
     const scale = query.get("log");
     const axis = useMemo(
-        () => valueAxis(mine, bracket - 1, scale === null ? undefined : scale === "yes"),
-        [mine, scale],
+        () => valueAxis(events, bracket - 1, scale === null ? undefined : scale === "yes"),
+        [events, scale],
     );
+    const { metric } = race;
     const unit = visible(race.timeMetric, 40);
-    const event = mine.findLast(one => one.number <= at) ?? null;
-    const told = event
-        ? sentence(event, { clock: clockOf(event.at), units: units[event.rung] ?? 0, unit })
-        : "Before the first trial had reached a rung.";
+    const event = events.findLast(candidate => candidate.number <= at) ?? null;
+    const text = event
+        ? sentence(event, { clock: timeOfDay(event.at), units: units[event.rung] ?? 0, unit })
+        : "Before the first trial reached a rung.";
     return div(
         { class: "tab-columns" },
         section(
             { class: "wide" },
-            div(
-                { class: "section-head" },
-                h2(null, "Rung race"),
-                race.brackets.length > 1
-                    ? label(
-                          { class: "chart-tool" },
-                          "Bracket",
-                          select(
-                              {
-                                  value: String(bracket),
-                                  onChange: event => setQuery({ bracket: event.currentTarget.value, trial: null }),
-                              },
-                              race.brackets.map((one, place) =>
-                                  option(
-                                      { key: place, value: String(place + 1) },
-                                      `${place + 1}: ${plural(one.units.length, "rung")}, ${plural(one.trials, "trial")}`,
-                                  ),
-                              ),
-                          ),
-                      )
-                    : null,
-                button(
-                    {
-                        type: "button",
-                        class: "switch",
-                        "aria-pressed": axis?.log ?? false,
-                        onClick: () => setQuery({ log: axis?.log ? "no" : "yes" }),
-                    },
-                    "log",
-                ),
-                span({ class: "gap" }),
-                span({ class: "muted" }, "space plays, ← → step, shift to the next stop"),
-            ),
-            Controls({ player, mine, total: events.length }),
-            p(
-                { class: "race-told", "aria-live": player.playing ? "off" : "polite" },
-                told,
-                event && !player.playing
-                    ? [
-                          " ",
-                          a({ href: href(`trials/${event.trial}`) }, `Trial ${event.trial}`),
-                          event.story === null
-                              ? null
-                              : [
-                                    " · ",
-                                    a(
-                                        {
-                                            href: href(`experiments/${view.board.experiment.id}/story`, {
-                                                trial: String(event.trial),
-                                            }),
-                                        },
-                                        "its story",
-                                    ),
-                                ],
-                      ]
-                    : null,
-            ),
-            race.total > events.length
-                ? p({ class: "said" }, `The first ${count(events.length)} of ${count(race.total)} events are shown.`)
+            RaceTools({ race, bracket, log: axis?.log ?? false }),
+            Controls({ player, events, total: all.length }),
+            EventText({ id, text, event, playing: player.playing }),
+            race.total > all.length
+                ? p(
+                      { class: "error-text" },
+                      `Only the first ${count(all.length)} of ${count(race.total)} events are shown.`,
+                  )
                 : null,
             axis
-                ? Race({
-                      rungs: moment,
-                      totals,
-                      axis,
-                      unit,
-                      metric: race.metric,
-                      told: `${told} Bracket ${bracket}: ${moment.map(words).join("; ")}. The tables below say the same.`,
-                      trial: marked,
-                      now: event?.number ?? 0,
-                      file: {
-                          title: `experiment ${view.board.experiment.id}, rungs of bracket ${bracket} after event ${at}`,
-                          names: [...COLUMNS],
-                          rows: () =>
-                              mine.map(one =>
-                                  COLUMNS.map(key => /** @type {Cell} */ (one[/** @type {keyof RungEvent} */ (key)])),
-                              ),
-                      },
-                      onPick: trial => setQuery({ trial: trial === marked ? null : String(trial), at: String(at) }),
-                  })
+                ? RaceFigure({ id, moment, events, bracket, axis, unit, metric, text, trial, at, units })
                 : p({ class: "muted" }, "No trial has reached a rung with a value yet."),
         ),
-        section({ class: "wide" }, RungTable({ moment, unit, metric: race.metric, at })),
+        section({ class: "wide" }, RungTable({ moment, unit, metric, at })),
         section(
             { class: "wide fixed-table" },
             h2(null, "All decisions of this bracket"),
-            Events({ events: mine, id: view.board.experiment.id, bracket, metric: race.metric }),
+            DecisionTable({ events, id, bracket, metric }),
         ),
     );
 });
 
+/** Chooses the bracket and the scale. */
+const RaceTools = component((/** @type {{ race: RungRace, bracket: number, log: boolean }} */ { race, bracket, log }) =>
+    div(
+        { class: "section-head" },
+        h2(null, "Rung race"),
+        race.brackets.length > 1 ? BracketSelect({ brackets: race.brackets, bracket }) : null,
+        button(
+            {
+                type: "button",
+                class: "switch",
+                "aria-pressed": log,
+                onClick: () => setQuery({ log: log ? "no" : "yes" }),
+            },
+            "log",
+        ),
+        span({ class: "gap" }),
+        span({ class: "muted" }, "space plays, ← → step, shift to the next stop"),
+    ),
+);
+
+const BracketSelect = component(
+    (/** @type {{ brackets: RungRace["brackets"], bracket: number }} */ { brackets, bracket }) =>
+        label(
+            { class: "chart-tool" },
+            "Bracket",
+            select(
+                {
+                    value: String(bracket),
+                    onChange: event => setQuery({ bracket: event.currentTarget.value, trial: null }),
+                },
+                brackets.map(({ units, trials }, index) =>
+                    option(
+                        { key: index, value: String(index + 1) },
+                        `${index + 1}: ${plural(units.length, "rung")}, ${plural(trials, "trial")}`,
+                    ),
+                ),
+            ),
+        ),
+);
+
+/** What happened last, with links to the trial and to its story. */
+const EventText = component(
+    (
+        /** @type {{ id: number, text: string, event: RungEvent | null, playing: boolean }} */ {
+            id,
+            text,
+            event,
+            playing,
+        },
+    ) =>
+        p(
+            { class: "event-text", "aria-live": playing ? "off" : "polite" },
+            text,
+            event && !playing ? [" ", a({ href: href(`trials/${event.trial}`) }, `Trial ${event.trial}`)] : null,
+            event && !playing && event.story !== null ? [" · ", StoryLink({ id, trial: event.trial })] : null,
+        ),
+);
+
+const StoryLink = component((/** @type {{ id: number, trial: number }} */ { id, trial }) =>
+    a({ href: href(`experiments/${id}/story`, { trial: String(trial) }) }, "its story"),
+);
+
+/**
+ * @typedef {object} RaceFigureProperties
+ * @property {number} id of the experiment
+ * @property {RungMoment[]} moment
+ * @property {RungEvent[]} events of the bracket
+ * @property {number} bracket from 1
+ * @property {Axis} axis
+ * @property {string} unit
+ * @property {string} metric
+ * @property {string} text
+ * @property {number} trial the marked one
+ * @property {number} at
+ * @property {number[]} units
+ */
+const RaceFigure = component((/** @type {RaceFigureProperties} */ properties) => {
+    const { id, moment, events, bracket, axis, unit, metric, text, trial, at, units } = properties;
+    const totals = useMemo(() => units.map((_, rung) => events.filter(event => event.rung === rung).length), [events]);
+    /** @param {RungEvent} event */
+    const cells = event => COLUMNS.map(key => /** @type {Cell} */ (event[/** @type {keyof RungEvent} */ (key)]));
+    return Race({
+        rungs: moment,
+        totals,
+        axis,
+        unit,
+        metric,
+        description: `${text} Bracket ${bracket}: ${moment.map(rungText).join("; ")}. The tables below have the same data.`,
+        trial,
+        now: events.findLast(event => event.number <= at)?.number ?? 0,
+        file: {
+            title: `experiment ${id}, rungs of bracket ${bracket} after event ${at}`,
+            columns: [...COLUMNS],
+            rows: () => events.map(cells),
+        },
+        onPick: picked => setQuery({ trial: picked === trial ? null : String(picked), at: String(at) }),
+    });
+});
+
 const Controls = component(
-    (/** @type {{ player: PlayerState, mine: RungEvent[], total: number }} */ { player, mine, total }) => {
-        const still = stillPlease();
-        const event = mine.findLast(one => one.number <= player.at);
+    (/** @type {{ player: PlayerState, events: RungEvent[], total: number }} */ { player, events, total }) => {
+        const still = prefersReducedMotion();
+        const event = events.findLast(candidate => candidate.number <= player.at);
         return div(
             { class: "player", role: "group", "aria-label": "Playback" },
             button({ type: "button", onClick: () => player.step(-1, true) }, "◂ stop"),
@@ -204,42 +217,41 @@ const Controls = component(
             still
                 ? null
                 : button({ type: "button", class: "primary", onClick: player.play }, player.playing ? "Pause" : "Play"),
-            button({ type: "button", "aria-label": "One event on", onClick: () => player.step(1, false) }, "▸"),
+            button({ type: "button", "aria-label": "One event forward", onClick: () => player.step(1, false) }, "▸"),
             button({ type: "button", onClick: () => player.step(1, true) }, "stop ▸"),
             input({
                 type: "range",
                 "aria-label": "Moment",
-                "aria-valuetext": event ? `event ${event.number} of ${total}, ${clockOf(event.at)}` : "the beginning",
+                "aria-valuetext": event ? `event ${event.number} of ${total}, ${timeOfDay(event.at)}` : "the beginning",
                 min: 0,
                 max: total,
                 step: 1,
                 value: player.at,
-                onInput: one => player.show(Number(one.currentTarget.value)),
-                onChange: one => player.keep(Number(one.currentTarget.value)),
+                onInput: change => player.show(Number(change.currentTarget.value)),
+                onChange: change => player.keep(Number(change.currentTarget.value)),
             }),
             span({ class: "player-number muted" }, `${count(player.at)} of ${count(total)}`),
             event ? span({ class: "muted" }, exact(event.at * 1000)) : null,
-            still
-                ? null
-                : label(
-                      { class: "chart-tool" },
-                      "Speed",
-                      select(
-                          {
-                              value: String(player.speed),
-                              onChange: one =>
-                                  setQuery(
-                                      { speed: one.currentTarget.value, at: String(player.at) },
-                                      { replace: true },
-                                  ),
-                          },
-                          [...new Set([...SPEEDS, player.speed])]
-                              .sort((one, other) => one - other)
-                              .map(one => option({ key: one, value: String(one) }, `${one} a second`)),
-                      ),
-                  ),
+            still ? null : SpeedSelect({ player }),
         );
     },
+);
+
+const SpeedSelect = component((/** @type {{ player: PlayerState }} */ { player }) =>
+    label(
+        { class: "chart-tool" },
+        "Speed",
+        select(
+            {
+                value: String(player.speed),
+                onChange: event =>
+                    setQuery({ speed: event.currentTarget.value, at: String(player.at) }, { replace: true }),
+            },
+            [...new Set([...SPEEDS, player.speed])]
+                .sort((a, b) => a - b)
+                .map(speed => option({ key: speed, value: String(speed) }, `${speed} a second`)),
+        ),
+    ),
 );
 
 const RungTable = component(
@@ -247,7 +259,7 @@ const RungTable = component(
         /** @type {{ moment: RungMoment[], unit: string, metric: string, at: number }} */ { moment, unit, metric, at },
     ) => {
         const first = leader(moment);
-        const heads = ["Rung", unit, "Reached", "Went on", "Stopped", "Failed", "Cut", "Best", "of trial"];
+        const heads = ["Rung", unit, "Reached", "Continued", "Stopped", "Failed", "Cut", "Best", "of trial"];
         return table(
             { class: "rung-table" },
             caption(null, `The rungs after event ${count(at)}: ${visible(metric, 60)}`),
@@ -255,23 +267,23 @@ const RungTable = component(
                 null,
                 tr(
                     null,
-                    heads.map(one => th({ key: one, scope: "col" }, one)),
+                    heads.map(title => th({ key: title, scope: "col" }, title)),
                 ),
             ),
             tbody(
                 null,
-                moment.map((rung, place) => {
-                    const many = (/** @type {string[]} */ ...looks) =>
+                moment.map((rung, index) => {
+                    const countOf = (/** @type {string[]} */ ...looks) =>
                         rung.dots.filter(dot => looks.includes(dot.look)).length;
                     const best = rung.best?.event ?? null;
                     return tr(
-                        { key: place, class: rung.best && rung.best === first ? "leads" : "" },
-                        th({ scope: "row" }, String(place + 1)),
+                        { key: index, class: rung.best && rung.best === first ? "leads" : "" },
+                        th({ scope: "row" }, String(index + 1)),
                         td(null, number(rung.units)),
                         td(null, count(rung.dots.length)),
-                        td(null, count(many("running", "passed"))),
-                        td(null, count(many("stopped"))),
-                        td(null, count(many("failed"))),
+                        td(null, count(countOf("running", "passed"))),
+                        td(null, count(countOf("stopped"))),
+                        td(null, count(countOf("failed"))),
                         td(null, Value({ value: rung.cut })),
                         td(null, Value({ value: best?.value ?? null })),
                         td(null, best ? a({ href: href(`trials/${best.trial}`) }, String(best.trial)) : "–"),
@@ -282,7 +294,7 @@ const RungTable = component(
     },
 );
 
-const Events = component(
+const DecisionTable = component(
     (
         /** @type {{ events: RungEvent[], id: number, bracket: number, metric: string }} */ {
             events,
@@ -293,7 +305,7 @@ const Events = component(
     ) => {
         const rows = useRows(events, String(bracket));
         const right = /** @type {const} */ ("right");
-        const words = /** @type {const} */ ({ unsorted: true });
+        const unsorted = /** @type {const} */ ({ unsorted: true });
         return Table({
             label: "Decisions",
             rows,
@@ -301,36 +313,36 @@ const Events = component(
             address: (/** @type {RungEvent} */ row) => momentAddress(id, row, bracket),
             columns: [
                 {
-                    ...words,
+                    ...unsorted,
                     key: "number",
                     title: "Event",
                     width: 120,
                     cell: (/** @type {RungEvent} */ row) =>
                         a({ href: momentAddress(id, row, bracket), tabIndex: -1 }, `show ${row.number}`),
                 },
-                { ...words, key: "at", title: "Time", width: 210, cell: row => exact(row.at * 1000) },
-                { ...words, key: "trial", title: "Trial", width: 80, align: right, cell: row => String(row.trial) },
-                { ...words, key: "rung", title: "Rung", width: 60, align: right, cell: row => String(row.rung + 1) },
+                { ...unsorted, key: "at", title: "Time", width: 210, cell: row => exact(row.at * 1000) },
+                { ...unsorted, key: "trial", title: "Trial", width: 80, align: right, cell: row => String(row.trial) },
+                { ...unsorted, key: "rung", title: "Rung", width: 60, align: right, cell: row => String(row.rung + 1) },
                 {
-                    ...words,
+                    ...unsorted,
                     key: "value",
                     title: visible(metric, 40),
                     width: 100,
                     align: right,
                     cell: row => Value({ value: row.value }),
                 },
-                { ...words, key: "decision", title: "Decision", width: 100, cell: row => row.decision },
+                { ...unsorted, key: "decision", title: "Decision", width: 100, cell: row => row.decision },
                 {
-                    ...words,
+                    ...unsorted,
                     key: "rank",
-                    title: "Rank then",
+                    title: "Rank",
                     width: 110,
                     align: right,
                     cell: row => `${row.rank} of ${row.of}`,
                 },
-                { ...words, key: "keep", title: "Go on", width: 70, align: right, cell: row => String(row.keep) },
+                { ...unsorted, key: "keep", title: "Kept", width: 70, align: right, cell: row => String(row.keep) },
                 {
-                    ...words,
+                    ...unsorted,
                     key: "cut",
                     title: "Cut",
                     width: 100,
@@ -348,17 +360,17 @@ function momentAddress(id, event, bracket) {
 }
 
 /** @param {RungMoment} rung @param {number} at */
-function words(rung, at) {
+function rungText(rung, at) {
     const cut = rung.cut === null ? "" : `, cut ${number(rung.cut)}`;
     return `rung ${at + 1} reached by ${plural(rung.dots.length, "trial")}${cut}`;
 }
 
 /** @param {number} seconds */
-function clockOf(seconds) {
+function timeOfDay(seconds) {
     return exact(seconds * 1000).slice(11, 19);
 }
 
 /** @param {string | null} text */
-function whole(text) {
+function parseCount(text) {
     return text !== null && /^\d{1,9}$/.test(text) ? Number(text) : 0;
 }

@@ -3,13 +3,13 @@ import { useMemo } from "../../vendor/preact/hooks.js";
 import { inside, kindsOf, rangePlaces, scaleOf } from "../lib/axes.js";
 import { count, percent, plural, visible } from "../lib/format.js";
 import { importance } from "../lib/importance.js";
-import { State, Value } from "../ui/cells.js";
+import { StateLabel, Value } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
 import { Parallel } from "../ui/parallel.js";
-import { href, place, setQuery } from "../ui/router.js";
+import { href, location, setQuery } from "../ui/router.js";
 import { Scatter } from "../ui/scatter.js";
 import { Table, useRows } from "../ui/table.js";
-import { tableItems } from "../ui/table_files.js";
+import { tableExportItems } from "../ui/table_export.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentView } from "./experiment.js" */
@@ -24,7 +24,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
     const { board, trials, marks } = view;
     const { smallerIsBetter, metric } = board.experiment;
     const names = board.hparams.map(name => `hp.${name}`);
-    const at = place.value;
+    const at = location.value;
     const goal = (/** @type {Values} */ row) => {
         const best = row["best"];
         return typeof best === "number" ? (smallerIsBetter ? best : -best) : null;
@@ -32,13 +32,13 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
     const kinds = kindsOf(board);
     const source = `experiment ${board.experiment.id}`;
     const shares = useMemo(() => importance(trials, names, goal, kinds), [trials]);
-    const ordered = shares.length ? shares.map(one => one.name) : names;
+    const ordered = shares.length ? shares.map(entry => entry.name) : names;
     const axes = useMemo(
         () => [...ordered.filter(name => scaleOf(name, trials, kinds)).slice(0, MOST_AXES), "best"],
         [shares],
     );
     const ranges = readRanges(at.query.get("ranges") ?? "");
-    const chosen = useMemo(() => within(trials, ranges, kinds), [trials, at.query.get("ranges")]);
+    const chosen = useMemo(() => rowsInRanges(trials, ranges, kinds), [trials, at.query.get("ranges")]);
     const titleOf = (/** @type {string} */ name) => (name === "best" ? metric : name.replace(/^hp\./, ""));
     const x = at.query.get("hx") || ordered[0] || "";
     const y = at.query.get("hy") || "best";
@@ -46,7 +46,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
     if (names.length === 0) {
         return div(
             { class: "empty" },
-            p(null, "All trials have the same hyperparameters: there is no space to look at."),
+            p(null, "All trials have the same hyperparameters."),
             Constants({ values: board.constants }),
         );
     }
@@ -89,37 +89,37 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
         ),
         section(
             null,
-            h2(null, "What matters"),
+            h2(null, "Importance"),
             shares.length
                 ? Importance({ shares, titleOf, x, onPick: name => setQuery({ hx: name }) })
-                : p({ class: "muted" }, "Told from ten trials with a value on."),
+                : p({ class: "muted" }, "Needs ten trials with a value."),
             Constants({ values: board.constants }),
         ),
         section(
             null,
             div(
                 { class: "section-head" },
-                h2(null, "Two of them"),
-                Choice({
-                    text: "Across",
+                h2(null, "Scatter plot"),
+                ColumnSelect({
+                    text: "x",
                     value: x,
                     names: [...ordered, "best"],
                     titleOf,
-                    onPick: one => setQuery({ hx: one }),
+                    onPick: name => setQuery({ hx: name }),
                 }),
-                Choice({
-                    text: "Up",
+                ColumnSelect({
+                    text: "y",
                     value: y,
                     names: ["best", ...ordered],
                     titleOf,
-                    onPick: one => setQuery({ hy: one }),
+                    onPick: name => setQuery({ hy: name }),
                 }),
-                Choice({
+                ColumnSelect({
                     text: "Colour",
                     value: colour,
                     names: ["", ...ordered, "best"],
                     titleOf,
-                    onPick: one => setQuery({ hc: one }),
+                    onPick: name => setQuery({ hc: name }),
                 }),
             ),
             Scatter({
@@ -142,13 +142,13 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
             { class: "wide fixed-table" },
             div(
                 { class: "section-head" },
-                h2(null, "These trials"),
+                h2(null, "Selected trials"),
                 span({ class: "gap" }),
                 Menu({
                     label: "Export these trials",
                     text: "Export",
                     items: () =>
-                        tableItems({
+                        tableExportItems({
                             name: `experiment-${board.experiment.id}-chosen-trials`,
                             head: board.columns,
                             rows: chosen.map(row => board.columns.map(key => /** @type {Cell} */ (row[key]))),
@@ -156,7 +156,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                         }),
                 }),
             ),
-            Chosen({ rows: chosen, names: ordered, metric, experiment: board.experiment.id }),
+            ChosenTrials({ rows: chosen, names: ordered, metric, experiment: board.experiment.id }),
         ),
     );
 });
@@ -172,24 +172,24 @@ const Importance = component(
     ) =>
         ul(
             { class: "bars", "aria-label": "Importance of hyperparameters" },
-            shares.slice(0, 20).map(one =>
+            shares.slice(0, 20).map(hparam =>
                 li(
-                    { key: one.name },
+                    { key: hparam.name },
                     button(
                         {
                             type: "button",
                             class: "plain",
-                            "aria-pressed": one.name === x,
-                            title: visible(one.name),
-                            onClick: () => onPick(one.name),
+                            "aria-pressed": hparam.name === x,
+                            title: visible(hparam.name),
+                            onClick: () => onPick(hparam.name),
                         },
-                        visible(titleOf(one.name), 40),
+                        visible(titleOf(hparam.name), 40),
                     ),
                     span(
                         { class: "bar", "aria-hidden": "true" },
-                        span({ style: { width: `${Math.max(1, one.share * 100)}%` } }),
+                        span({ style: { width: `${Math.max(1, hparam.share * 100)}%` } }),
                     ),
-                    span({ class: "number" }, percent(one.share)),
+                    span({ class: "number" }, percent(hparam.share)),
                 ),
             ),
         ),
@@ -200,7 +200,7 @@ const Constants = component((/** @type {{ values: { [name: string]: unknown } }}
     if (names.length === 0) return null;
     return div(
         { class: "constants" },
-        span({ class: "muted" }, "The same in all: "),
+        span({ class: "muted" }, "Constant: "),
         names
             .slice(0, 50)
             .map((name, at) =>
@@ -215,7 +215,7 @@ function plain(value) {
     return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-const Choice = component(
+const ColumnSelect = component(
     (
         /** @type {{ text: string, value: string, names: string[], titleOf: (name: string) => string, onPick: (name: string) => void }} */ {
             text,
@@ -230,12 +230,12 @@ const Choice = component(
             text,
             select(
                 { value, onChange: event => onPick(event.currentTarget.value) },
-                names.map(name => option({ key: name, value: name }, name ? visible(titleOf(name), 40) : "one")),
+                names.map(name => option({ key: name, value: name }, name ? visible(titleOf(name), 40) : "none")),
             ),
         ),
 );
 
-const Chosen = component(
+const ChosenTrials = component(
     (
         /** @type {{ rows: readonly Values[], names: string[], metric: string, experiment: number }} */ {
             rows,
@@ -246,9 +246,7 @@ const Chosen = component(
         const ranked = useMemo(
             () =>
                 [...rows].sort(
-                    (one, other) =>
-                        Number(one["rank"] ?? 1e9) - Number(other["rank"] ?? 1e9) ||
-                        Number(one["id"]) - Number(other["id"]),
+                    (a, b) => Number(a["rank"] ?? 1e9) - Number(b["rank"] ?? 1e9) || Number(a["id"]) - Number(b["id"]),
                 ),
             [rows],
         );
@@ -272,7 +270,7 @@ const Chosen = component(
                     title: "State",
                     width: 110,
                     unsorted: true,
-                    cell: (/** @type {Values} */ row) => State({ state: String(row["state"]) }),
+                    cell: (/** @type {Values} */ row) => StateLabel({ state: String(row["state"]) }),
                 },
                 {
                     key: "best",
@@ -314,7 +312,7 @@ function writeRanges(ranges) {
 
 /** Names may hold what separates them. @param {string} text */
 function escaped(text) {
-    return text.replace(/[%,:]/g, one => encodeURIComponent(one));
+    return text.replace(/[%,:]/g, character => encodeURIComponent(character));
 }
 
 /** @param {string} text */
@@ -327,7 +325,7 @@ function decoded(text) {
 }
 
 /** @param {readonly Values[]} rows @param {Record<string, string>} ranges @param {Kinds} kinds */
-function within(rows, ranges, kinds) {
+function rowsInRanges(rows, ranges, kinds) {
     const tests = Object.entries(ranges).flatMap(([name, text]) => {
         const axis = scaleOf(name, rows, kinds);
         const range = axis ? rangePlaces(axis, text) : null;
@@ -335,8 +333,8 @@ function within(rows, ranges, kinds) {
     });
     return rows.filter(row =>
         tests.every(({ axis, range }) => {
-            const found = axis.place(row[axis.name]);
-            return found !== null && inside(found, range[0], range[1]);
+            const position = axis.position(row[axis.name]);
+            return position !== null && inside(position, range[0], range[1]);
         }),
     );
 }

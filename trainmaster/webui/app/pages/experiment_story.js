@@ -3,8 +3,8 @@ import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { visible } from "../lib/format.js";
-import { href, place, setQuery } from "../ui/router.js";
-import { Waiting } from "../ui/shell.js";
+import { href, location, setQuery } from "../ui/router.js";
+import { LoadingBar } from "../ui/shell.js";
 import { StoryList } from "../ui/story_list.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -13,25 +13,25 @@ import { component, tags } from "../ui/tags.js";
 
 const { button, div, input, label, p } = tags;
 
-const PIECE = 200; // events of a call
+const PAGE_SIZE = 200; // events of a call
 const SUBJECTS = /** @type {[string, string][]} */ ([
     ["", "all"],
-    ["search", "decisions of the search"],
-    ["trial", "trials and their jobs"],
-    ["experiment", "the experiment itself"],
+    ["search", "search decisions"],
+    ["trial", "trials and jobs"],
+    ["experiment", "experiment"],
 ]);
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { id } = view.board.experiment;
-    const { query } = place.value;
+    const { query } = location.value;
     const trial = query.get("trial") ?? "";
     const subject = query.get("of") ?? "";
     const newest = query.get("order") === "newest";
     const events = useSignal(/** @type {StoryEvent[] | null} */ (null));
-    const more = useSignal(false);
-    const said = useSignal("");
-    const read = (/** @type {StoryEvent[]} */ before) => {
-        const words = new URLSearchParams({ limit: String(PIECE) });
+    const hasMore = useSignal(false);
+    const error = useSignal("");
+    const loadMore = (/** @type {StoryEvent[]} */ before) => {
+        const words = new URLSearchParams({ limit: String(PAGE_SIZE) });
         words.set(newest ? "before" : "after", String(before.at(-1)?.id ?? 0));
         if (newest) words.set("newest", "true");
         if (subject) words.set("subject", subject);
@@ -39,20 +39,22 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
         return get(`api/x1/experiments/${id}/story?${words}`).then(
             (/** @type {StoryAnswer} */ answer) => {
                 events.value = [...before, ...answer.events];
-                more.value = answer.more;
-                said.value = "";
+                hasMore.value = answer.more;
+                error.value = "";
             },
-            error => {
-                said.value = error.message;
+            failure => {
+                error.value = failure.message;
             },
         );
     };
     useEffect(() => {
-        void read([]);
+        void loadMore([]);
     }, [id, trial, subject, newest]);
-    const found = events.value;
-    if (!found)
-        return said.value ? div({ class: "empty", role: "alert" }, p(null, visible(said.value, 500))) : Waiting({});
+    const loaded = events.value;
+    if (!loaded)
+        return error.value
+            ? div({ class: "empty", role: "alert" }, p(null, visible(error.value, 500)))
+            : LoadingBar({});
     return div(
         null,
         div(
@@ -89,17 +91,17 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                 }),
             ),
         ),
-        found.length
-            ? StoryList({ events: found, race: view.board.brackets.length ? one => raceOf(id, one) : undefined })
-            : p({ class: "muted" }, "Nothing has happened yet."),
-        said.value ? p({ class: "said", role: "alert" }, visible(said.value, 500)) : null,
-        more.value
-            ? button({ type: "button", onClick: () => read(found) }, newest ? "What came before" : "What came next")
+        loaded.length
+            ? StoryList({ events: loaded, race: view.board.brackets.length ? event => raceOf(id, event) : undefined })
+            : p({ class: "muted" }, "No events yet."),
+        error.value ? p({ class: "error-text", role: "alert" }, visible(error.value, 500)) : null,
+        hasMore.value
+            ? button({ type: "button", onClick: () => loadMore(loaded) }, newest ? "Older events" : "Newer events")
             : null,
     );
 });
 
-/** @param {number} id @param {import("../ui/story_list.js").Happening} one */
-function raceOf(id, one) {
-    return one.trial ? href(`experiments/${id}/rungs`, { trial: String(one.trial) }) : null;
+/** @param {number} id @param {import("../ui/story_list.js").TimelineEvent} event */
+function raceOf(id, event) {
+    return event.trial ? href(`experiments/${id}/rungs`, { trial: String(event.trial) }) : null;
 }

@@ -3,13 +3,13 @@ import { useMemo } from "../../vendor/preact/hooks.js";
 import { useComputed } from "../../vendor/signals/signals.js";
 import { kindsOf, scaleOf } from "../lib/axes.js";
 import { count, plural, visible } from "../lib/format.js";
-import { shortWhy, stoppedEarly } from "../lib/trials.js";
-import { Ago, Lasted, State, Value } from "../ui/cells.js";
+import { shortReason, stoppedEarly } from "../lib/trials.js";
+import { Duration, RelativeTime, StateLabel, Value } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
-import { href, place, setQuery } from "../ui/router.js";
-import { Spark } from "../ui/spark.js";
+import { href, location, setQuery } from "../ui/router.js";
+import { Sparkline } from "../ui/sparkline.js";
 import { CompareLink, Table, useRows } from "../ui/table.js";
-import { tableItems } from "../ui/table_files.js";
+import { tableExportItems } from "../ui/table_export.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentView, TrialRow } from "./experiment.js" */
@@ -24,30 +24,30 @@ const STEPS = 5; // shades of heat
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { board, trials, marks } = view;
     const head = board.experiment;
-    const { query } = place.value;
+    const { query } = location.value;
     const filter = query.get("trials") ?? "";
     const sort = query.get("sort") ?? (head.smallerIsBetter ? "best" : "-best");
     const heat = query.get("heat") === "yes";
     const columns = useMemo(() => columnsOf(view, heat), [board, heat]);
-    const shown = useMemo(() => sorted(matching(trials, filter), sort), [trials, filter, sort]);
+    const shown = useMemo(() => sortRows(filterRows(trials, filter), sort), [trials, filter, sort]);
     const rows = useRows(shown, `${filter} ${sort}`);
     // The table keeps rows beside their keys; all tabs share the keys.
-    const kept = useComputed(
+    const markedRows = useComputed(
         () => new Map(trials.filter(row => marks.value.has(Number(row["id"]))).map(row => [Number(row["id"]), row])),
     );
     const marked = useMemo(
         () => ({
             get value() {
-                return kept.value;
+                return markedRows.value;
             },
             set value(next) {
                 marks.value = new Set([...next.keys()].map(Number));
             },
-            peek: () => kept.peek(),
+            peek: () => markedRows.peek(),
         }),
-        [kept],
+        [markedRows],
     );
-    if (trials.length === 0) return div({ class: "empty" }, p(null, "It has no trials yet."));
+    if (trials.length === 0) return div({ class: "empty" }, p(null, "No trials yet."));
     return div(
         { class: "table-page" },
         div(
@@ -55,7 +55,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
             input({
                 type: "search",
                 value: filter,
-                placeholder: "Words of its state, reason, job or node",
+                placeholder: "Filter by state, reason, job or node",
                 "aria-label": "Filter trials",
                 onInput: event => setQuery({ trials: event.currentTarget.value || null }, { replace: true }),
             }),
@@ -106,7 +106,7 @@ function columnsOf({ board, trials }, heat) {
             width: Math.min(180, Math.max(96, title.length * 9 + 16)),
             align: /** @type {const} */ ("right"),
             cell: (/** @type {TrialRow} */ row) => {
-                const at = axis?.place(row[key]) ?? null;
+                const at = axis?.position(row[key]) ?? null;
                 const shade = at === null ? "" : `heat-${Math.min(STEPS - 1, Math.floor(at * STEPS))}`;
                 return span({ class: shade }, Value({ value: row[key] }));
             },
@@ -125,7 +125,7 @@ function columnsOf({ board, trials }, heat) {
                         title: visible(String(row["why"] || row["waits"] || "")),
                     },
                     span({ class: "muted id" }, String(row["id"])),
-                    visible(shortWhy(row), 200),
+                    visible(shortReason(row), 200),
                 ),
             ],
         },
@@ -135,8 +135,8 @@ function columnsOf({ board, trials }, heat) {
             width: 132,
             cell: row =>
                 stoppedEarly(row, head) && row["state"] === "COMPLETED"
-                    ? State({ state: "STOPPED" })
-                    : State({ state: String(row["state"]) }),
+                    ? StateLabel({ state: "STOPPED" })
+                    : StateLabel({ state: String(row["state"]) }),
         },
         measured("best", head.metric || "best"),
         {
@@ -144,7 +144,7 @@ function columnsOf({ board, trials }, heat) {
             title: "Curve",
             width: 100,
             unsorted: true,
-            cell: row => Spark({ values: thin(board.curves?.y[places.get(Number(row["id"])) ?? -1] ?? []) }),
+            cell: row => Sparkline({ values: thinOut(board.curves?.y[places.get(Number(row["id"])) ?? -1] ?? []) }),
         },
         {
             key: "units",
@@ -182,27 +182,27 @@ function columnsOf({ board, trials }, heat) {
             width: 100,
             align: "right",
             falling: true,
-            cell: row => Lasted({ seconds: Number(row["slotSeconds"]) }),
+            cell: row => Duration({ seconds: Number(row["slotSeconds"]) }),
         },
         {
             key: "started",
-            title: "Began",
+            title: "Started",
             width: 90,
             align: "right",
             falling: true,
-            cell: row => Ago({ seconds: /** @type {number | null} */ (row["started"]) }),
+            cell: row => RelativeTime({ seconds: /** @type {number | null} */ (row["started"]) }),
         },
     ];
 }
 
 /** @param {readonly (number | null)[]} values */
-function thin(values) {
+function thinOut(values) {
     const step = Math.max(1, Math.ceil(values.length / SPARK));
     return values.filter((value, at) => value !== null && (at % step === 0 || at === values.length - 1));
 }
 
 /** @param {TrialRow[]} rows @param {string} filter */
-function matching(rows, filter) {
+function filterRows(rows, filter) {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
     if (words.length === 0) return rows;
     return rows.filter(row => {
@@ -214,32 +214,32 @@ function matching(rows, filter) {
 }
 
 /** @param {TrialRow[]} rows @param {string} sort */
-function sorted(rows, sort) {
+function sortRows(rows, sort) {
     const parts = sort
         .split(",")
         .filter(Boolean)
         .map(part => ({ key: part.replace(/^-/, ""), way: part.startsWith("-") ? -1 : 1 }));
-    return [...rows].sort((one, other) => {
-        for (const { key, way } of parts) {
-            const found = compared(one[key], other[key], way);
-            if (found) return found;
+    return [...rows].sort((a, b) => {
+        for (const { key, way: direction } of parts) {
+            const order = compareValues(a[key], b[key], direction);
+            if (order) return order;
         }
-        return Number(one["id"]) - Number(other["id"]);
+        return Number(a["id"]) - Number(b["id"]);
     });
 }
 
-/** What is missing or no number comes last, whichever way. @param {unknown} one @param {unknown} other @param {number} way */
-function compared(one, other, way) {
+/** What is missing or no number comes last, whichever way. @param {unknown} a @param {unknown} b @param {number} direction */
+function compareValues(a, b, direction) {
     const rank = (/** @type {unknown} */ value) =>
         typeof value === "number" ? 0 : value === null || value === undefined ? 2 : 1;
-    if (rank(one) !== rank(other)) return rank(one) - rank(other);
-    if (typeof one === "number" && typeof other === "number") return (one - other) * way;
-    return String(one ?? "").localeCompare(String(other ?? "")) * way;
+    if (rank(a) !== rank(b)) return rank(a) - rank(b);
+    if (typeof a === "number" && typeof b === "number") return (a - b) * direction;
+    return String(a ?? "").localeCompare(String(b ?? "")) * direction;
 }
 
 /** @param {ExperimentView} view @param {TrialRow[]} rows */
 function exports({ board }, rows) {
-    return tableItems({
+    return tableExportItems({
         name: `experiment-${board.experiment.id}-trials`,
         head: board.columns,
         rows: rows.map(row => board.columns.map(key => /** @type {Cell} */ (row[key]))),

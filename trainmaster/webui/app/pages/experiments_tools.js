@@ -1,15 +1,16 @@
 /** What the list of experiments seldom needs: views, columns, files, and actions on the marked ones. */
 import { signal } from "../../vendor/signals/signals.js";
 import { get, send } from "../api/http.js";
-import { may, session } from "../api/session.js";
+import { may } from "../api/session.js";
+import { session } from "../api/state.js";
 import { preview } from "../lib/actions.js";
 import { csv, json, shellWord } from "../lib/files.js";
 import { plural, visible } from "../lib/format.js";
-import { openDialog, toast, toastError } from "../ui/overlay.js";
-import { place, setQuery } from "../ui/router.js";
-import { save } from "../ui/save.js";
+import { saveFile } from "../ui/download.js";
+import { copyText, openDialog, toast, toastError } from "../ui/overlay.js";
+import { location, setQuery } from "../ui/router.js";
 import { component, tags } from "../ui/tags.js";
-import { KNOWN_COLUMNS, USUAL_COLUMNS } from "./experiments.js";
+import { DEFAULT_COLUMNS, KNOWN_COLUMNS } from "./experiments_columns.js";
 
 /** @import { Row, WindowedRows } from "../api/rows.js" */
 /** @import { Action } from "../lib/actions.js" */
@@ -28,10 +29,10 @@ const { button, datalist, div, input, label, li, option, p, span, ul } = tags;
  */
 export async function saveRows(rows, names, kind) {
     const head = ["id", ...names];
-    const found = (await rows.all()).map(row => head.map(name => /** @type {Cell} */ (row[name])));
-    save(
+    const cells = (await rows.fetchAll()).map(row => head.map(name => /** @type {Cell} */ (row[name])));
+    saveFile(
         `experiments.${kind}`,
-        kind === "csv" ? csv(head, found) : json(head, found),
+        kind === "csv" ? csv(head, cells) : json(head, cells),
         kind === "csv" ? "text/csv" : "application/json",
     );
 }
@@ -46,11 +47,10 @@ export async function copyCommand(names, filter, sort) {
     if (filter) words.push(...(filter.startsWith("-") ? ["--", filter] : [filter]));
     const options = [];
     if (sort) options.push(`--sort=${sort}`);
-    if (names.join() !== USUAL_COLUMNS.join()) options.push("--columns", names.join(","));
+    if (names.join() !== DEFAULT_COLUMNS.join()) options.push("--columns", names.join(","));
     words.splice(3, 0, ...options);
     const command = words.map(shellWord).join(" ");
-    await navigator.clipboard.writeText(command);
-    toast(`Copied: ${command}`);
+    await copyText(command);
 }
 
 // -- marks and actions ------------------------------------------------------------------------------------------------
@@ -60,8 +60,8 @@ export async function copyCommand(names, filter, sort) {
  * @param {Signal<Map<string | number, Row>>} marks
  */
 export async function markAll(rows, marks) {
-    const found = await rows.all();
-    marks.value = new Map(found.map(row => [row.id, row]));
+    const all = await rows.fetchAll();
+    marks.value = new Map(all.map(row => [row.id, row]));
 }
 
 /** @param {Row} row */
@@ -82,11 +82,11 @@ function subject(row) {
  * @param {Signal<Map<string | number, Row>>} marks
  * @param {() => void} renew
  */
-export async function act(action, marks, renew) {
+export async function runAction(action, marks, renew) {
     // With roles the owner does not matter.
-    const subjects = [...marks.value.values()].map(subject).map(one => ({
-        ...one,
-        mine: may(action.permission, one.workspace) && (one.own || session.value?.roles === true),
+    const subjects = [...marks.value.values()].map(subject).map(experiment => ({
+        ...experiment,
+        editable: may(action.permission, experiment.workspace) && (experiment.own || session.value?.roles === true),
     }));
     const { ids, skipped } = preview(action, subjects);
     const body = () =>
@@ -125,15 +125,15 @@ export async function act(action, marks, renew) {
     const path = `api/v1/projects/-1/experiments/${action.name}`;
     try {
         /** @type {import("../../types/api.d.ts").ResultsAnswer} */
-        const done = await send(action.method, path, { experimentIds: ids, projectId: -1 });
-        const failed = done.results.filter(one => one.error);
-        const worked = done.results.length - failed.length;
+        const outcome = await send(action.method, path, { experimentIds: ids, projectId: -1 });
+        const failed = outcome.results.filter(result => result.error);
+        const worked = outcome.results.length - failed.length;
         toast(`${action.text}: done for ${plural(worked, "experiment")}.`);
         const first = failed[0];
         if (first)
-            toast(`${plural(failed.length, "experiment")} refused. ${first.id}: ${first.error}`, { kind: "failed" });
+            toast(`${plural(failed.length, "experiment")} failed. ${first.id}: ${first.error}`, { kind: "error" });
         const left = new Map(marks.value);
-        for (const one of done.results) if (!one.error) left.delete(one.id);
+        for (const result of outcome.results) if (!result.error) left.delete(result.id);
         marks.value = left;
         renew();
     } catch (error) {
@@ -146,34 +146,34 @@ export async function act(action, marks, renew) {
 /** @param {string[]} now */
 export async function chooseColumns(now) {
     const chosen = signal([...now]);
-    const known = signal(Object.keys(KNOWN_COLUMNS));
+    const available = signal(Object.keys(KNOWN_COLUMNS));
     get("api/v1/projects/0/columns").then(
         (/** @type {{ columns: { column: string, location: string }[] }} */ answer) => {
-            const measured = answer.columns.map(one => one.column).filter(name => name.includes("."));
-            known.value = [...Object.keys(KNOWN_COLUMNS), ...measured];
+            const measured = answer.columns.map(column => column.column).filter(name => name.includes("."));
+            available.value = [...Object.keys(KNOWN_COLUMNS), ...measured];
         },
         () => undefined,
     );
     const answer = await openDialog({
         title: "Columns",
-        body: () => ColumnChoice({ chosen, known }),
+        body: () => ColumnChoice({ chosen, available }),
         actions: [
-            { text: "Show these", answer: "yes" },
-            { text: "The usual ones", answer: "usual" },
+            { text: "Apply", answer: "yes" },
+            { text: "Reset", answer: "usual" },
         ],
     });
     if (answer === "usual") setQuery({ columns: null });
     else if (answer === "yes")
-        setQuery({ columns: chosen.value.join() === USUAL_COLUMNS.join() ? null : chosen.value.join(",") });
+        setQuery({ columns: chosen.value.join() === DEFAULT_COLUMNS.join() ? null : chosen.value.join(",") });
 }
 
 const ColumnChoice = component(
-    (/** @type {{ chosen: Signal<string[]>, known: Signal<string[]> }} */ { chosen, known }) => {
+    (/** @type {{ chosen: Signal<string[]>, available: Signal<string[]> }} */ { chosen, available }) => {
         /** @param {number} at @param {number} to */
         const move = (at, to) => {
             const next = [...chosen.value];
-            const [one] = next.splice(at, 1);
-            if (one !== undefined) next.splice(to, 0, one);
+            const [moved] = next.splice(at, 1);
+            if (moved !== undefined) next.splice(to, 0, moved);
             chosen.value = next;
         };
         /** @param {string} name */
@@ -227,7 +227,7 @@ const ColumnChoice = component(
             ),
             label(
                 null,
-                "Add: a column, a metric as val_loss, a hyperparameter as hp.lr",
+                "Add a column, a metric (val_loss) or a hyperparameter (hp.lr)",
                 input({
                     type: "text",
                     list: "known-columns",
@@ -239,7 +239,7 @@ const ColumnChoice = component(
                         event.currentTarget.value = "";
                     },
                     onChange: event => {
-                        if (!known.value.includes(event.currentTarget.value)) return;
+                        if (!available.value.includes(event.currentTarget.value)) return;
                         add(event.currentTarget.value);
                         event.currentTarget.value = "";
                     },
@@ -247,7 +247,7 @@ const ColumnChoice = component(
             ),
             datalist(
                 { id: "known-columns" },
-                known.value
+                available.value
                     .filter(name => !chosen.value.includes(name))
                     .map(name => option({ key: name, value: name })),
             ),
@@ -257,30 +257,30 @@ const ColumnChoice = component(
 
 // -- views ------------------------------------------------------------------------------------------------------------
 
-const SHELF = "trainmaster/experiments"; // where the user's settings keep them
+const VIEWS_PATH = "trainmaster/experiments"; // where the user's settings keep them
 /** @typedef {{ name: string, query: string }} View */
 
 /** @returns {Promise<View[]>} */
-async function readViews() {
+async function loadViews() {
     /** @type {{ settings: { key: string, value: string, storagePath: string }[] }} */
     const answer = await get("api/v1/users/setting");
-    const kept = answer.settings.find(one => one.storagePath === SHELF && one.key === "views");
+    const stored = answer.settings.find(setting => setting.storagePath === VIEWS_PATH && setting.key === "views");
     try {
-        return kept ? JSON.parse(kept.value) : [];
+        return stored ? JSON.parse(stored.value) : [];
     } catch {
         return [];
     }
 }
 
 /** @param {View[]} views */
-function keepViews(views) {
+function storeViews(views) {
     return send("POST", "api/v1/users/setting", {
-        settings: [{ key: "views", storagePath: SHELF, value: JSON.stringify(views) }],
+        settings: [{ key: "views", storagePath: VIEWS_PATH, value: JSON.stringify(views) }],
     });
 }
 
 export async function chooseView() {
-    const views = signal(await readViews());
+    const views = signal(await loadViews());
     /** @param {View} view */
     const show = view => {
         const query = new URLSearchParams(view.query);
@@ -289,7 +289,7 @@ export async function chooseView() {
     /** @param {View[]} next */
     const keep = async next => {
         try {
-            await keepViews(next);
+            await storeViews(next);
             views.value = next;
         } catch (error) {
             toastError(error);
@@ -307,19 +307,19 @@ const ViewChoice = component(
             close,
         },
     ) => {
-        const query = place.value.query.toString();
+        const query = location.value.query.toString();
         /** @param {HTMLInputElement} field */
         const add = field => {
             const name = field.value.trim();
             if (!name) return;
             field.value = "";
-            void keep([...views.value.filter(one => one.name !== name), { name, query }]);
+            void keep([...views.value.filter(view => view.name !== name), { name, query }]);
         };
         return div(
             null,
             views.value.length
                 ? null
-                : p({ class: "muted" }, "A view is a filter, an order and columns, kept under a name."),
+                : p({ class: "muted" }, "A view saves a filter, an order and columns under a name."),
             ul(
                 { class: "choice" },
                 views.value.map(view =>
@@ -342,7 +342,7 @@ const ViewChoice = component(
                                 type: "button",
                                 class: "plain",
                                 "aria-label": `Remove ${visible(view.name, 60)}`,
-                                onClick: () => keep(views.value.filter(one => one !== view)),
+                                onClick: () => keep(views.value.filter(other => other !== view)),
                             },
                             "✕",
                         ),
@@ -351,7 +351,7 @@ const ViewChoice = component(
             ),
             label(
                 null,
-                "Keep what is shown now as",
+                "Save the current view as",
                 input({
                     type: "text",
                     maxLength: 60,

@@ -1,17 +1,18 @@
 /** What needs its reader, what runs, what waits and why and until when, services that are open, and the pools. */
-import { useEffect } from "../../vendor/preact/hooks.js";
+
 import { signal } from "../../vendor/signals/signals.js";
 import { send } from "../api/http.js";
-import { follow } from "../api/live.js";
-import { may, session } from "../api/session.js";
+import { may } from "../api/session.js";
+import { clock, session } from "../api/state.js";
 import { ACTIONS } from "../lib/actions.js";
-import { poolsWithRoom } from "../lib/advice.js";
 import { ago, count, exact, number, plural, visible } from "../lib/format.js";
-import { Ago, ExpectedStart, Progress, State, Value } from "../ui/cells.js";
-import { confirmed, Menu, toast, toastError } from "../ui/overlay.js";
+import { poolsWithRoom } from "../lib/free_pools.js";
+import { ExpectedStart, Progress, RelativeTime, StateLabel, Value } from "../ui/cells.js";
+import { act, confirmAction, Menu } from "../ui/overlay.js";
+import { LoadError, useQuery } from "../ui/query.js";
 import { dataAddress, href } from "../ui/router.js";
-import { clock, NotShown, useAnswer, usePlace, Waiting } from "../ui/shell.js";
-import { Spark } from "../ui/spark.js";
+import { LoadingBar, usePageTitle } from "../ui/shell.js";
+import { Sparkline } from "../ui/sparkline.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { HomeAnswer, HomeExperiment, HomePool, HomeTask } from "../../types/api.d.ts" */
@@ -19,310 +20,300 @@ import { component, tags } from "../ui/tags.js";
 
 const { a, button, code, div, h1, h2, li, meter, p, pre, section, span, ul } = tags;
 
-const SEEN = "trainmaster-seen"; // of failures: which of them their reader has put away, in this browser
+const DISMISSED_KEY = "trainmaster-seen"; // of failures: which of them their reader has put away, in this browser
 
 export const Page = component(() => {
-    usePlace([{ text: "Home", to: "" }]);
-    const { answer, said, read } = useAnswer(dataAddress.value);
-    const home = /** @type {HomeAnswer | null} */ (answer);
-    useEffect(() => follow("mine", read), []);
-    if (!home) return said ? NotShown({ said, read }) : Waiting({});
-    const paused = home.runs.filter(one => one.state === "PAUSED");
-    const runs = home.runs.filter(one => one.state !== "PAUSED");
-    const needs = home.needs.filter(one => !seen.value.has(seenKey(one)));
-    const quiet = home.runs.length + home.waits.length + needs.length + home.tasks.length === 0;
+    usePageTitle([{ text: "Home", to: "" }]);
+    const { data, error, refetch } = useQuery(dataAddress.value, { topic: "mine" });
+    const home = /** @type {HomeAnswer | null} */ (data);
+    if (!home) return error ? LoadError({ error, retry: refetch }) : LoadingBar({});
+    const paused = home.runs.filter(experiment => experiment.state === "PAUSED");
+    const running = home.runs.filter(experiment => experiment.state !== "PAUSED");
+    const failures = home.needs.filter(experiment => !dismissed.value.has(dismissalKey(experiment)));
+    const idle = home.runs.length + home.waits.length + failures.length + home.tasks.length === 0;
+    /** @param {HomeExperiment} experiment */
+    const properties = experiment => ({ key: experiment.id, experiment, refetch });
     return div(
-        { class: "page home" },
-        h1({ class: "unseen" }, "Home"),
+        { class: "page dashboard" },
+        h1({ class: "visually-hidden" }, "Home"),
         div(
-            { class: "home-main" },
-            needs.length
-                ? section(
-                      { class: "home-list needs" },
-                      h2(null, "Needs you ", span({ class: "muted" }, count(needs.length))),
-                      ul(
-                          null,
-                          needs.map(one => Needing({ key: one.id, one, read })),
-                      ),
-                  )
-                : null,
+            null,
+            List(
+                { title: "Needs you", count: failures.length, class: "failures" },
+                failures.map(experiment => FailedItem(properties(experiment))),
+            ),
             home.total === 0
                 ? FirstSteps({})
-                : section(
-                      { class: "home-list" },
-                      h2(null, "Runs ", span({ class: "muted" }, count(runs.length))),
-                      runs.length
-                          ? ul(
-                                null,
-                                runs.map(one => Running({ key: one.id, one, read })),
-                            )
-                          : p({ class: "muted" }, quiet ? "Nothing of yours runs or waits." : "Nothing of yours runs."),
+                : List(
+                      {
+                          title: "Running",
+                          count: running.length,
+                          empty: idle
+                              ? "None of your experiments is running or queued."
+                              : "None of your experiments is running.",
+                      },
+                      running.map(experiment => RunningItem(properties(experiment))),
                   ),
-            home.waits.length
-                ? section(
-                      { class: "home-list" },
-                      h2(null, "Waits ", span({ class: "muted" }, count(home.waits.length))),
-                      ul(
-                          null,
-                          home.waits.map(one => Queued({ key: one.id, one, read, pools: home.pools })),
-                      ),
-                  )
-                : null,
-            paused.length
-                ? section(
-                      { class: "home-list" },
-                      h2(null, "Paused ", span({ class: "muted" }, count(paused.length))),
-                      ul(
-                          null,
-                          paused.map(one => Running({ key: one.id, one, read })),
-                      ),
-                  )
-                : null,
-            home.done.length
-                ? section(
-                      { class: "home-list" },
-                      h2(null, "Ended lately"),
-                      ul(
-                          null,
-                          home.done.map(one => Done({ key: one.id, one })),
-                      ),
-                  )
-                : null,
-            home.total
-                ? p(
-                      { class: "muted" },
-                      a(
-                          { href: href("experiments", { filter: "user:me" }) },
-                          `All ${plural(home.total, "experiment")} of yours`,
-                      ),
-                      home.others
-                          ? [
-                                " · ",
-                                a(
-                                    { href: href("experiments", { filter: "state:active" }) },
-                                    `${plural(home.others, "other experiment")} of others ${home.others === 1 ? "runs" : "run"}`,
-                                ),
-                            ]
-                          : "",
-                  )
-                : null,
+            List(
+                { title: "Queued", count: home.waits.length },
+                home.waits.map(experiment => QueuedItem({ ...properties(experiment), pools: home.pools })),
+            ),
+            List(
+                { title: "Paused", count: paused.length },
+                paused.map(experiment => RunningItem(properties(experiment))),
+            ),
+            List(
+                { title: "Recently ended" },
+                home.done.map(experiment => EndedItem({ key: experiment.id, experiment })),
+            ),
+            home.total ? AllExperiments({ home }) : null,
         ),
         div(
-            { class: "home-side" },
-            home.tasks.length
-                ? section(
-                      { class: "home-list" },
-                      h2(null, "Open"),
-                      ul(
-                          null,
-                          home.tasks.map(one => Service({ key: one.id, one })),
-                      ),
-                  )
-                : null,
-            section(
-                { class: "home-list" },
-                h2(null, "Pools"),
-                home.pools.length
-                    ? ul(
-                          null,
-                          home.pools.map(one => Pool({ key: `${one.cluster} ${one.name}`, one })),
-                      )
-                    : p({ class: "muted" }, "No pool is known yet: the clusters have not answered."),
+            null,
+            List(
+                { title: "Open services" },
+                home.tasks.map(task => ServiceItem({ key: task.id, task })),
+            ),
+            List(
+                { title: "Pools", empty: "No pools known yet: the clusters have not answered." },
+                home.pools.map(pool => PoolItem({ key: `${pool.cluster} ${pool.name}`, pool })),
             ),
         ),
     );
 });
 
+/**
+ * @typedef {object} ListProperties
+ * @property {string} title
+ * @property {number} [count]
+ * @property {string} [empty] replaces the rows where there are none; without it there is no list then
+ * @property {string} [class]
+ * @property {Content} [children] its rows
+ */
+const List = component((/** @type {ListProperties} */ { title, count: size, empty, class: name = "", children }) => {
+    const rows = /** @type {Content[]} */ ([children]).flat();
+    if (rows.length === 0 && !empty) return null;
+    return section(
+        { class: `item-list ${name}` },
+        h2(null, title, size === undefined ? null : span({ class: "muted" }, ` ${count(size)}`)),
+        rows.length ? ul(null, children) : p({ class: "muted" }, empty),
+    );
+});
+
+const AllExperiments = component((/** @type {{ home: HomeAnswer }} */ { home }) =>
+    p(
+        { class: "muted" },
+        a({ href: href("experiments", { filter: "user:me" }) }, `All your ${plural(home.total, "experiment")}`),
+        home.others
+            ? [
+                  " · ",
+                  a(
+                      { href: href("experiments", { filter: "state:active" }) },
+                      `${plural(home.others, "experiment")} of others running`,
+                  ),
+              ]
+            : "",
+    ),
+);
+
 // -- what has been put away ------------------------------------------------------------------------------------------
 
 /** @type {import("../../vendor/signals/signals.js").Signal<Set<string>>} */
-const seen = signal(readSeen());
+const dismissed = signal(readDismissed());
 
-function readSeen() {
+function readDismissed() {
     try {
-        return new Set(/** @type {string[]} */ (JSON.parse(localStorage.getItem(SEEN) ?? "[]")));
+        return new Set(/** @type {string[]} */ (JSON.parse(localStorage.getItem(DISMISSED_KEY) ?? "[]")));
     } catch {
         return new Set();
     }
 }
 
-/** An experiment that fails again is news again. @param {HomeExperiment} one */
-function seenKey(one) {
-    return `${one.id} ${Math.round(one.since)}`;
+/** An experiment that fails again is news again. @param {HomeExperiment} experiment */
+function dismissalKey(experiment) {
+    return `${experiment.id} ${Math.round(experiment.since)}`;
 }
 
-/** @param {HomeExperiment} one */
-function putAway(one) {
-    const next = [...seen.value, seenKey(one)].slice(-500);
-    seen.value = new Set(next);
-    localStorage.setItem(SEEN, JSON.stringify(next));
+/** @param {HomeExperiment} experiment */
+function dismiss(experiment) {
+    const next = [...dismissed.value, dismissalKey(experiment)].slice(-500);
+    dismissed.value = new Set(next);
+    localStorage.setItem(DISMISSED_KEY, JSON.stringify(next));
 }
 
 // -- rows --------------------------------------------------------------------------------------------------------------
 
-/** @param {HomeExperiment} one @param {Content} facts @param {Content} [tools] @param {Content} [sentence] */
-function row(one, facts, tools = null, sentence = null) {
+/** @param {HomeExperiment} experiment @param {Content} facts @param {Content} [tools] @param {Content} [sentence] */
+function experimentRow(experiment, facts, tools = null, sentence = null) {
     return li(
         null,
         div(
-            { class: "home-head" },
-            State({ state: one.state }),
+            { class: "item-head" },
+            StateLabel({ state: experiment.state }),
             a(
-                { class: "home-name", href: href(`experiments/${one.id}`), title: visible(one.name) },
-                span({ class: "muted" }, `${one.id} `),
-                visible(one.name, 120),
+                { class: "item-name", href: href(`experiments/${experiment.id}`), title: visible(experiment.name) },
+                span({ class: "muted" }, `${experiment.id} `),
+                visible(experiment.name, 120),
             ),
-            one.userId === session.value?.user?.id ? null : span({ class: "muted" }, visible(one.user, 30)),
+            experiment.userId === session.value?.user?.id
+                ? null
+                : span({ class: "muted" }, visible(experiment.user, 30)),
             span({ class: "gap" }),
             tools,
         ),
-        sentence ? p({ class: "home-why" }, sentence) : null,
-        div({ class: "home-facts" }, facts),
+        sentence ? p({ class: "item-note" }, sentence) : null,
+        div({ class: "item-facts" }, facts),
     );
 }
 
-/** @param {HomeExperiment} one */
-function bestOf(one) {
-    return one.best === null
+/** @param {HomeExperiment} experiment */
+function bestValue(experiment) {
+    return experiment.best === null
         ? span({ class: "muted" }, "no value yet")
         : span(
-              { class: "home-best" },
-              Spark({ values: one.recent }),
-              span({ class: "muted" }, `${visible(one.metric, 30)} `),
-              one.bestTrial === null
-                  ? Value({ value: one.best })
+              { class: "best-value" },
+              Sparkline({ values: experiment.recent }),
+              span({ class: "muted" }, `${visible(experiment.metric, 30)} `),
+              experiment.bestTrial === null
+                  ? Value({ value: experiment.best })
                   : a(
-                        { href: href(`trials/${one.bestTrial}`), title: `trial ${one.bestTrial}, the best` },
-                        Value({ value: one.best }),
+                        {
+                            href: href(`trials/${experiment.bestTrial}`),
+                            title: `trial ${experiment.bestTrial}, the best`,
+                        },
+                        Value({ value: experiment.best }),
                     ),
           );
 }
 
-/** @typedef {{ one: HomeExperiment, read: () => unknown }} RowProperties */
+/** @typedef {{ experiment: HomeExperiment, refetch: () => unknown }} RowProperties */
 
-const Needing = component((/** @type {RowProperties} */ { one, read }) =>
-    row(
-        one,
+const FailedItem = component((/** @type {RowProperties} */ { experiment, refetch }) =>
+    experimentRow(
+        experiment,
         [
-            Ago({ seconds: one.since }),
-            ...(one.failedTrial === null
+            RelativeTime({ seconds: experiment.since }),
+            ...(experiment.failedTrial === null
                 ? []
                 : [
-                      a({ href: href(`trials/${one.failedTrial}`) }, `trial ${one.failedTrial}`),
-                      may("VIEW_EXPERIMENT_ARTIFACTS", one.workspaceId) &&
+                      a({ href: href(`trials/${experiment.failedTrial}`) }, `trial ${experiment.failedTrial}`),
+                      may("VIEW_EXPERIMENT_ARTIFACTS", experiment.workspaceId) &&
                           a(
                               {
-                                  href: href(`trials/${one.failedTrial}/log`, { find: "error" }),
-                                  "aria-label": `first error of trial ${one.failedTrial} in its log`,
+                                  href: href(`trials/${experiment.failedTrial}/log`, { find: "error" }),
+                                  "aria-label": `first error of trial ${experiment.failedTrial} in its log`,
                               },
                               "first error",
                           ),
                   ]),
         ],
         [
-            Steering({ one, read }),
+            ExperimentMenu({ experiment, refetch }),
             button(
                 {
                     type: "button",
                     class: "plain",
-                    title: "Do not show this failure here again",
-                    onClick: () => putAway(one),
+                    title: "Hide this failure",
+                    onClick: () => dismiss(experiment),
                 },
-                "Seen",
+                "Dismiss",
             ),
         ],
-        visible(one.why, 500),
+        visible(experiment.why, 500),
     ),
 );
 
-const Running = component((/** @type {RowProperties} */ { one, read }) =>
-    row(
-        one,
+const RunningItem = component((/** @type {RowProperties} */ { experiment, refetch }) =>
+    experimentRow(
+        experiment,
         [
-            span({ class: "home-progress" }, Progress({ share: one.progress })),
-            bestOf(one),
-            span(null, `${count(one.running)} of ${plural(one.trials, "trial")} ${one.running === 1 ? "runs" : "run"}`),
+            span({ class: "item-progress" }, Progress({ share: experiment.progress })),
+            bestValue(experiment),
             span(
-                { title: `${Math.round(one.slotSeconds)} slot-seconds` },
-                `${number(one.slotSeconds / 3600)} slot-hours`,
+                null,
+                `${count(experiment.running)} of ${plural(experiment.trials, "trial")} ${experiment.running === 1 ? "runs" : "run"}`,
             ),
-            one.eta === null
+            span(
+                { title: `${Math.round(experiment.slotSeconds)} slot-seconds` },
+                `${number(experiment.slotSeconds / 3600)} slot-hours`,
+            ),
+            experiment.eta === null
                 ? null
-                : span({ title: exact(one.eta * 1000) }, `done ${ago(one.eta * 1000, clock.value)} at this speed`),
+                : span(
+                      { title: exact(experiment.eta * 1000) },
+                      `done ${ago(experiment.eta * 1000, clock.value)} at this rate`,
+                  ),
         ],
-        Steering({ one, read }),
-        one.waiting ? visible(one.why, 300) : null,
+        ExperimentMenu({ experiment, refetch }),
+        experiment.waiting ? visible(experiment.why, 300) : null,
     ),
 );
 
-const Queued = component((/** @type {RowProperties & { pools: HomePool[] }} */ { one, read, pools }) =>
-    row(
-        one,
+const QueuedItem = component((/** @type {RowProperties & { pools: HomePool[] }} */ { experiment, refetch, pools }) =>
+    experimentRow(
+        experiment,
         [
-            span(null, "since ", Ago({ seconds: one.since })),
-            span(null, `in ${visible(one.pool, 40)}`),
-            one.expectedStart === null
-                ? span({ class: "muted" }, "no expected start known")
-                : ExpectedStart({ at: one.expectedStart, error: one.expectedError }),
-            ...(may("UPDATE_EXPERIMENT", one.workspaceId)
-                ? poolsWithRoom(one, pools).map(pool => MoveTo({ key: pool.name, one, read, pool }))
+            span(null, "since ", RelativeTime({ seconds: experiment.since })),
+            span(null, `in ${visible(experiment.pool, 40)}`),
+            experiment.expectedStart === null
+                ? span({ class: "muted" }, "no expected start")
+                : ExpectedStart({ at: experiment.expectedStart, error: experiment.expectedError }),
+            ...(may("UPDATE_EXPERIMENT", experiment.workspaceId)
+                ? poolsWithRoom(experiment, pools).map(pool =>
+                      MoveButton({ key: pool.name, experiment, refetch, pool }),
+                  )
                 : []),
         ],
-        Steering({ one, read }),
-        visible(one.why || "The scheduler has not said why yet.", 500),
+        ExperimentMenu({ experiment, refetch }),
+        visible(experiment.why || "The scheduler has given no reason yet.", 500),
     ),
 );
 
 /** Moves it to a pool that has room. */
-const MoveTo = component(
-    (/** @type {RowProperties & { pool: { name: string, free: number } }} */ { one, read, pool }) =>
+const MoveButton = component(
+    (/** @type {RowProperties & { pool: { name: string, free: number } }} */ { experiment, refetch, pool }) =>
         button(
             {
                 type: "button",
                 class: "plain",
-                title: `${plural(pool.free, "slot")} are free there now; what waits is withdrawn and submitted there`,
+                title: `${plural(pool.free, "slot")} free there; queued jobs are resubmitted there`,
                 onClick: async () => {
-                    const sure = {
-                        title: `Move experiment ${one.id} to ${visible(pool.name, 60)}?`,
-                        text: `${plural(pool.free, "slot")} are free there now. Its waiting jobs are withdrawn and submitted there; running trials save their work and go on there.`,
+                    const question = {
+                        title: `Move experiment ${experiment.id} to ${visible(pool.name, 60)}?`,
+                        text: `${plural(pool.free, "slot")} free there. Queued jobs are resubmitted there; running trials save their work and continue there.`,
                         action: "Move",
                     };
-                    if (!(await confirmed(sure))) return;
-                    try {
-                        const updates = [{ jobId: one.jobId, resourcePool: pool.name }];
-                        await send("POST", "api/v1/job-queues", { updates });
-                        toast(`Experiment ${one.id} moves to ${visible(pool.name, 60)}`);
-                        await read();
-                    } catch (error) {
-                        toastError(error);
-                    }
+                    if (!(await confirmAction(question))) return;
+                    const updates = [{ jobId: experiment.jobId, resourcePool: pool.name }];
+                    const message = `Moving experiment ${experiment.id} to ${visible(pool.name, 60)}`;
+                    if (await act(send("POST", "api/v1/job-queues", { updates }), message)) await refetch();
                 },
             },
-            `${visible(pool.name, 40)} has ${plural(pool.free, "free slot")}: move it there`,
+            `${visible(pool.name, 40)} has ${plural(pool.free, "free slot")}: move there`,
         ),
 );
 
-const Done = component((/** @type {{ one: HomeExperiment }} */ { one }) =>
-    row(one, [
-        bestOf(one),
-        Ago({ seconds: one.since }),
-        span(null, plural(one.trials, "trial")),
-        span(null, `${number(one.slotSeconds / 3600)} slot-hours`),
+const EndedItem = component((/** @type {{ experiment: HomeExperiment }} */ { experiment }) =>
+    experimentRow(experiment, [
+        bestValue(experiment),
+        RelativeTime({ seconds: experiment.since }),
+        span(null, plural(experiment.trials, "trial")),
+        span(null, `${number(experiment.slotSeconds / 3600)} slot-hours`),
     ]),
 );
 
 /** What can be done to it, of what its reader may do. */
-const Steering = component((/** @type {RowProperties} */ { one, read }) => {
-    const subject = { id: one.id, state: one.state, archived: false, mine: true };
+const ExperimentMenu = component((/** @type {RowProperties} */ { experiment, refetch }) => {
+    const subject = { id: experiment.id, state: experiment.state, archived: false, editable: true };
     const possible = ACTIONS.filter(
         action =>
             ["activate", "pause", "cancel", "kill", "archive"].includes(action.name) &&
-            may(action.permission, one.workspaceId) &&
+            may(action.permission, experiment.workspaceId) &&
             !action.skips(subject),
     );
     if (possible.length === 0) return null;
     return Menu({
-        label: `Actions for experiment ${one.id}`,
+        label: `Actions for experiment ${experiment.id}`,
         text: "…",
         class: "plain",
         items: () =>
@@ -330,67 +321,66 @@ const Steering = component((/** @type {RowProperties} */ { one, read }) => {
                 text: action.text,
                 dangerous: action.dangerous ?? false,
                 action: async () => {
-                    const sure = {
-                        title: `${action.text} experiment ${one.id}?`,
-                        text: visible(one.name, 200),
+                    const question = {
+                        title: `${action.text} experiment ${experiment.id}?`,
+                        text: visible(experiment.name, 200),
                         action: action.text,
                         dangerous: true,
                     };
-                    if (action.dangerous && !(await confirmed(sure))) return;
-                    try {
-                        await send(action.method, `api/v1/experiments/${one.id}/${action.name}`);
-                        toast(`Experiment ${one.id}: ${action.text.toLowerCase()} is under way`);
-                        await read();
-                    } catch (error) {
-                        toastError(error);
-                    }
+                    if (action.dangerous && !(await confirmAction(question))) return;
+                    const request = send(action.method, `api/v1/experiments/${experiment.id}/${action.name}`);
+                    const message = `Experiment ${experiment.id}: ${action.text.toLowerCase()} requested`;
+                    if (await act(request, message)) await refetch();
                 },
             })),
     });
 });
 
-const Service = component((/** @type {{ one: HomeTask }} */ { one }) =>
+const ServiceItem = component((/** @type {{ task: HomeTask }} */ { task }) =>
     li(
         null,
         div(
-            { class: "home-head" },
-            State({ state: one.state }),
-            one.address && one.ready
-                ? a({ class: "home-name", href: one.address, target: "_blank", rel: "noopener" }, visible(one.name, 80))
-                : span({ class: "home-name" }, visible(one.name, 80)),
-            span({ class: "muted" }, one.kind.toLowerCase()),
+            { class: "item-head" },
+            StateLabel({ state: task.state }),
+            task.address && task.ready
+                ? a(
+                      { class: "item-name", href: task.address, target: "_blank", rel: "noopener" },
+                      visible(task.name, 80),
+                  )
+                : span({ class: "item-name" }, visible(task.name, 80)),
+            span({ class: "muted" }, task.kind.toLowerCase()),
         ),
-        one.why ? p({ class: "home-why" }, visible(one.why, 300)) : null,
-        div({ class: "home-facts" }, Ago({ seconds: one.since })),
+        task.why ? p({ class: "item-note" }, visible(task.why, 300)) : null,
+        div({ class: "item-facts" }, RelativeTime({ seconds: task.since })),
     ),
 );
 
-const Pool = component((/** @type {{ one: HomePool }} */ { one }) =>
+const PoolItem = component((/** @type {{ pool: HomePool }} */ { pool }) =>
     li(
         null,
         div(
-            { class: "home-head" },
-            span({ class: "home-name" }, visible(one.name, 60)),
-            one.accelerator ? span({ class: "muted" }, visible(one.accelerator, 40)) : null,
+            { class: "item-head" },
+            span({ class: "item-name" }, visible(pool.name, 60)),
+            pool.accelerator ? span({ class: "muted" }, visible(pool.accelerator, 40)) : null,
             span({ class: "gap" }),
-            one.slots > 0
+            pool.slots > 0
                 ? span(
                       { class: "number" },
-                      `${count(Math.max(0, one.slots - one.used))} free of ${plural(one.slots, "slot")}`,
+                      `${count(Math.max(0, pool.slots - pool.used))} free of ${plural(pool.slots, "slot")}`,
                   )
-                : span({ class: "muted" }, "slots not known"),
+                : span({ class: "muted" }, "slots unknown"),
         ),
-        one.slots > 0
+        pool.slots > 0
             ? meter({
                   min: 0,
-                  max: one.slots,
-                  value: Math.min(one.used, one.slots),
-                  "aria-label": `Slots used in ${visible(one.name, 60)}`,
+                  max: pool.slots,
+                  value: Math.min(pool.used, pool.slots),
+                  "aria-label": `Slots used in ${visible(pool.name, 60)}`,
               })
             : null,
-        one.rests ? p({ class: "home-why" }, visible(one.rests, 500)) : null,
-        one.waiting
-            ? div({ class: "home-facts" }, `${plural(one.waiting, "job")} ${one.waiting === 1 ? "waits" : "wait"}`)
+        pool.rests ? p({ class: "item-note" }, visible(pool.rests, 500)) : null,
+        pool.waiting
+            ? div({ class: "item-facts" }, `${plural(pool.waiting, "job")} ${pool.waiting === 1 ? "waits" : "wait"}`)
             : null,
     ),
 );
@@ -399,7 +389,7 @@ const FirstSteps = component(() =>
     section(
         { class: "empty" },
         h2(null, "Your first experiment"),
-        p(null, "A folder with a training and a configuration, on a login node:"),
+        p(null, "On a login node, in a folder with training code and a configuration:"),
         pre(
             null,
             code(
@@ -410,6 +400,6 @@ const FirstSteps = component(() =>
                 "det experiment create config.yaml . --follow-first-trial\n",
             ),
         ),
-        p({ class: "muted" }, "It shows up here as soon as it is created."),
+        p({ class: "muted" }, "It appears here once it is created."),
     ),
 );

@@ -1,32 +1,34 @@
 /** Where one signs in: by name and password, or by the one-time link that `det ui` prints. */
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
-import { ownerOfLink, session, signIn } from "../api/session.js";
+import { ownerOfLink, signIn } from "../api/session.js";
+import { session } from "../api/state.js";
 import { visible } from "../lib/format.js";
-import { go, href, place } from "../ui/router.js";
-import { usePlace } from "../ui/shell.js";
+import { href, location, navigate } from "../ui/router.js";
+import { usePageTitle } from "../ui/shell.js";
 import { SignInForm } from "../ui/sign_in_form.js";
 import { component, tags } from "../ui/tags.js";
 
 const { b, button, code, div, h1, p } = tags;
 
 export const Page = component(() => {
-    usePlace([{ text: "Sign in", to: "sign-in" }]);
-    const known = session.value;
+    usePageTitle([{ text: "Sign in", to: "sign-in" }]);
+    const pageSession = session.value;
     // The form stands in the place of any page: afterwards that page is there. Only here it is another one.
-    const here = place.value.route?.page === "sign_in";
-    const onDone = () => (here ? go(href(place.value.query.get("to") ?? ""), { replace: true }) : undefined);
-    const ticket = here ? ticketOf(location.hash) : null;
+    const onSignInPage = location.value.route?.page === "sign_in";
+    const onDone = () =>
+        onSignInPage ? navigate(href(location.value.query.get("to") ?? ""), { replace: true }) : undefined;
+    const ticket = onSignInPage ? ticketOf(window.location.hash) : null;
     return div(
         { class: "sign-in" },
-        h1(null, visible(known?.clusterName || "trainmaster", 60)),
-        p({ class: "muted" }, `trainmaster ${known?.version ?? ""}`),
-        ticket ? ByLink({ ticket, onDone }) : SignInForm({ onDone }),
+        h1(null, visible(pageSession?.clusterName || "trainmaster", 60)),
+        p({ class: "muted" }, `trainmaster ${pageSession?.version ?? ""}`),
+        ticket ? LinkSignIn({ ticket, onDone }) : SignInForm({ onDone }),
         p(
             { class: "muted" },
-            "Signed in on a terminal already? ",
+            "Logged in on a terminal? ",
             code(null, "det ui"),
-            " prints a link that signs you in.",
+            " prints a one-time link, valid for a minute.",
         ),
     );
 });
@@ -40,16 +42,16 @@ function ticketOf(hash) {
 }
 
 /** One press, and not by itself: a link from somebody else must not sign anybody in unseen. */
-const ByLink = component((/** @type {{ ticket: string, onDone: () => void }} */ { ticket, onDone }) => {
-    const said = useSignal("");
+const LinkSignIn = component((/** @type {{ ticket: string, onDone: () => void }} */ { ticket, onDone }) => {
+    const error = useSignal("");
     const owner = useSignal("");
     useEffect(() => {
         ownerOfLink(ticket).then(
             name => {
                 owner.value = name;
             },
-            error => {
-                said.value = refusal(error);
+            failure => {
+                error.value = refusalText(failure);
             },
         );
     }, [ticket]);
@@ -57,29 +59,29 @@ const ByLink = component((/** @type {{ ticket: string, onDone: () => void }} */ 
         try {
             await signIn({ ticket });
             onDone();
-        } catch (error) {
-            said.value = refusal(error);
+        } catch (failure) {
+            error.value = refusalText(failure);
         }
     };
-    if (said.value) {
-        return div(null, p({ role: "alert", class: "said" }, said.value), SignInForm({ onDone }));
+    if (error.value) {
+        return div(null, p({ role: "alert", class: "error-text" }, error.value), SignInForm({ onDone }));
     }
     if (!owner.value) return div({ class: "sign-in-form" }, p({ class: "muted" }, "Reading the link …"));
     const name = visible(owner.value, 80);
-    const present = session.value?.user?.username;
+    const currentUser = session.value?.user?.username;
     return div(
         { class: "sign-in-form" },
-        p(null, "This link signs in ", b(null, name), ". It is good once, for a minute."),
-        present === owner.value
-            ? p(null, "You are signed in as this user already.")
-            : present
-              ? p({ role: "alert" }, `You are signed in as ${visible(present, 80)}, and would continue as ${name}.`)
-              : p({ class: "muted" }, "If that is not you, somebody else has sent you the link: close this page."),
+        p(null, "This link signs in ", b(null, name), ". It works once, within a minute."),
+        currentUser === owner.value
+            ? p(null, "You are already signed in as this user.")
+            : currentUser
+              ? p({ role: "alert" }, `You are signed in as ${visible(currentUser, 80)}, and would switch to ${name}.`)
+              : p({ class: "muted" }, "If this is not you, close this page: somebody else has sent you the link."),
         button({ type: "button", class: "primary", autofocus: true, onClick: enter }, `Sign in as ${name}`),
     );
 });
 
 /** @param {unknown} error */
-function refusal(error) {
-    return `${error instanceof Error ? error.message : error} Ask for another one with det ui.`;
+function refusalText(error) {
+    return `${error instanceof Error ? error.message : error} Get another link with det ui.`;
 }

@@ -1,15 +1,15 @@
 /** One trial: its state and why, its metric, the job that it has now, its last lines; the rest behind tabs. */
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { send } from "../api/http.js";
-import { follow } from "../api/live.js";
+import { subscribe } from "../api/live.js";
 import { may } from "../api/session.js";
 import { count, number, percent, plural, visible } from "../lib/format.js";
 import { hasEnded } from "../lib/states.js";
-import { Ago, ExpectedStart, State, Value } from "../ui/cells.js";
-import { confirmed, Menu, toast, toastError } from "../ui/overlay.js";
-import { dataAddress, href, place } from "../ui/router.js";
-import { NotShown, useAnswer, useModule, usePlace, Waiting } from "../ui/shell.js";
-import { copyCommand } from "../ui/table_files.js";
+import { ExpectedStart, RelativeTime, StateLabel, Value } from "../ui/cells.js";
+import { act, confirmAction, copyText, Menu, toastError } from "../ui/overlay.js";
+import { LoadError, useModule, useQuery } from "../ui/query.js";
+import { dataAddress, href, location } from "../ui/router.js";
+import { LoadingBar, usePageTitle } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { TrialBoard } from "../../types/api.d.ts" */
@@ -19,7 +19,7 @@ import { component, tags } from "../ui/tags.js";
 
 const { a, div, h1, nav, p, span } = tags;
 
-const BETWEEN_LINES = 2000; // ms
+const LOG_REFRESH_INTERVAL = 2000; // ms
 
 /** @type {Record<string, { text: string, load: () => Promise<TabModule> }>} */
 const TABS = {
@@ -33,28 +33,30 @@ const TABS = {
 };
 
 export const Page = component(() => {
-    const { id = "", tab = "" } = place.value.names;
-    const first = place.value.route?.tab;
-    const { answer, said, read } = useAnswer(dataAddress.value);
-    const now = /** @type {TrialBoard | null} */ (answer);
-    const head = now?.trial;
-    usePlace([
+    const { id = "", tab = "" } = location.value.params;
+    const first = location.value.route?.tab;
+    const { data, error, refetch } = useQuery(dataAddress.value, { topic: `trial:${id}` });
+    const board = /** @type {TrialBoard | null} */ (data);
+    const head = board?.trial;
+    usePageTitle([
         { text: "Experiments", to: "experiments" },
         ...(head ? [{ text: `${head.experimentId} ${head.experiment}`, to: `experiments/${head.experimentId}` }] : []),
         { text: `trial ${id}`, to: `trials/${id}` },
     ]);
-    useEffect(() => follow(`trial:${id}`, read), [id]);
     const task = head?.taskId;
     useEffect(() => {
         if (!task) return undefined;
-        // Lines come often, and only a few of them stand here.
-        return follow(`log:${task}`, () => read().then(() => new Promise(done => setTimeout(done, BETWEEN_LINES))));
+        // Lines are frequent, and the page shows only the last few.
+        return subscribe(`log:${task}`, async () => {
+            await refetch();
+            await new Promise(resolve => setTimeout(resolve, LOG_REFRESH_INTERVAL));
+        });
     }, [task]);
-    const shown = useModule(tab, TABS[tab]?.load);
-    if (!now || !head) return said ? NotShown({ said, read }) : Waiting({});
-    const view = { board: now, reload: read };
+    const tabModule = useModule(tab, TABS[tab]?.load);
+    if (!board || !head) return error ? LoadError({ error, retry: refetch }) : LoadingBar({});
+    const view = { board, reload: refetch };
     return div(
-        { class: "thing-page" },
+        { class: "detail-page" },
         Head({ view }),
         nav(
             { class: "tabs", "aria-label": "Views of the trial" },
@@ -74,10 +76,10 @@ export const Page = component(() => {
         div(
             { class: "tab" },
             TABS[tab] === undefined
-                ? p(null, "There is no such view of a trial.")
-                : shown
-                  ? shown.Tab({ view, key: tab })
-                  : Waiting({}),
+                ? p(null, "A trial has no such tab.")
+                : tabModule
+                  ? tabModule.Tab({ view, key: tab })
+                  : LoadingBar({}),
         ),
     );
 });
@@ -86,22 +88,22 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
     const { trial, attempts } = view.board;
     const now = attempts.at(-1);
     return div(
-        { class: "thing-head" },
+        { class: "detail-head" },
         div(
-            { class: "thing-title" },
+            { class: "detail-title" },
             h1(
                 null,
                 `Trial ${trial.id}`,
                 span({ class: "muted" }, " of "),
                 a({ href: href(`experiments/${trial.experimentId}`) }, visible(trial.experiment, 100)),
             ),
-            State({ state: trial.state }),
+            StateLabel({ state: trial.state }),
             span({ class: "gap" }),
             Actions({ view }),
         ),
         trial.why
             ? p(
-                  { class: "thing-why" },
+                  { class: "detail-reason" },
                   visible(trial.why, 1000),
                   trial.state === "ERROR" && may("VIEW_EXPERIMENT_ARTIFACTS", trial.workspaceId)
                       ? [" ", a({ href: href(`trials/${trial.id}/log`, { find: "error" }) }, "First error in the log")]
@@ -110,15 +112,15 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
             : null,
         trial.stop === "searcher"
             ? p(
-                  { class: "thing-why" },
+                  { class: "detail-reason" },
                   a(
                       { href: href(`experiments/${trial.experimentId}/rungs`, { trial: String(trial.id) }) },
-                      "What did the search know?",
+                      "See this decision in the rung race",
                   ),
               )
             : null,
         div(
-            { class: "thing-facts" },
+            { class: "detail-facts" },
             trial.best === null
                 ? null
                 : span(
@@ -132,9 +134,9 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
                 plural(trial.steps, "batch", "batches"),
                 trial.progress > 0 && trial.progress < 1 ? `, ${percent(trial.progress)}` : "",
             ),
-            now ? span(null, nowOf(now)) : null,
-            now?.endsAt && now.ended === null ? span(null, "until ", Ago({ seconds: now.endsAt })) : null,
-            now?.waits ? span({ class: "home-why" }, visible(now.waits, 300)) : null,
+            now ? span(null, currentJobText(now)) : null,
+            now?.endsAt && now.ended === null ? span(null, "until ", RelativeTime({ seconds: now.endsAt })) : null,
+            now?.waits ? span({ class: "item-note" }, visible(now.waits, 300)) : null,
             now?.expectedStart && now.started === null
                 ? ExpectedStart({ at: now.expectedStart, error: now.expectedError })
                 : null,
@@ -144,8 +146,8 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
                 : null,
             trial.refusedReports
                 ? span(
-                      { class: "home-why", title: "The trial's log has the cause" },
-                      `${plural(trial.refusedReports, "report")} refused for good`,
+                      { class: "item-note", title: "The trial's log has the cause" },
+                      `${plural(trial.refusedReports, "report")} rejected`,
                   )
                 : null,
             span({ class: "muted" }, visible(trial.user, 40)),
@@ -154,16 +156,16 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
 });
 
 /** @param {import("../../types/api.d.ts").Attempt} now */
-function nowOf(now) {
+function currentJobText(now) {
     const where =
         now.nodes
             .slice(0, 4)
-            .map(one => visible(one, 40))
+            .map(node => visible(node, 40))
             .join(", ") + (now.nodes.length > 4 ? ` and ${now.nodes.length - 4} more` : "");
     const job = now.job ? ` ${visible(now.job, 40)}` : "";
     if (now.ended !== null) return `job${job} was the last of ${plural(now.attempt, "job")}`;
     return now.started === null
-        ? `job${job} is in the queue of ${visible(now.pool, 40)}`
+        ? `job${job} is queued in ${visible(now.pool, 40)}`
         : `job${job} on ${where || "its nodes"}`;
 }
 
@@ -173,44 +175,33 @@ const Actions = component((/** @type {{ view: TrialView }} */ { view }) => {
     const create = may("CREATE_EXPERIMENT", trial.workspaceId) && !trial.unmanaged;
     const ended = hasEnded(trial.state);
     const kill = async () => {
-        const sure = {
+        const question = {
             title: `Kill trial ${trial.id}?`,
-            text: "Its job is ended at once, without saving. The search goes on.",
+            text: "Its job is killed at once and loses unsaved work. The search continues.",
             action: "Kill",
             dangerous: true,
         };
-        if (!(await confirmed(sure))) return;
-        await send("POST", `api/v1/trials/${trial.id}/kill`).then(
-            () => toast(`Trial ${trial.id} is being killed`),
-            toastError,
-        );
+        if (!(await confirmAction(question))) return;
+        await act(send("POST", `api/v1/trials/${trial.id}/kill`), `Killing trial ${trial.id}`);
         view.reload();
     };
-    const again = (checkpoint = "") => {
-        import("./trial_again.js").then(module => module.again(trial, checkpoint)).catch(toastError);
+    const openRerun = (checkpoint = "") => {
+        import("./trial_rerun.js").then(module => module.rerun(trial, checkpoint)).catch(toastError);
     };
     const items = [
         ...(update && !ended ? [{ text: "Kill", dangerous: true, action: kill }] : []),
-        ...(create
-            ? [
-                  {
-                      text: "Again …",
-                      hint: "with other hyperparameters",
-                      action: () => again(),
-                  },
-              ]
-            : []),
+        ...(create ? [{ text: "Rerun …", hint: "with other hyperparameters", action: () => openRerun() }] : []),
         ...(create && trial.bestCheckpoint
             ? [
                   {
-                      text: "Go on …",
+                      text: "Continue …",
                       hint: "from its best checkpoint",
-                      action: () => again(trial.bestCheckpoint ?? ""),
+                      action: () => openRerun(trial.bestCheckpoint ?? ""),
                   },
               ]
             : []),
-        { text: "Copy as det", hint: "describe", action: () => copyCommand(`det trial describe ${trial.id}`) },
-        { text: "Copy the log as det", hint: "logs -f", action: () => copyCommand(`det trial logs -f ${trial.id}`) },
+        { text: "Copy as det", hint: "describe", action: () => copyText(`det trial describe ${trial.id}`) },
+        { text: "Copy the log as det", hint: "logs -f", action: () => copyText(`det trial logs -f ${trial.id}`) },
     ];
     return Menu({ label: "Actions", text: "Actions", class: "primary", items: () => items });
 });

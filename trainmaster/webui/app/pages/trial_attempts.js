@@ -2,14 +2,14 @@
 import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
-import { lifeOf } from "../lib/attempts.js";
+import { clock } from "../api/state.js";
+import { timelineOf } from "../lib/attempt_timeline.js";
 import { count, duration, number, plural, visible } from "../lib/format.js";
-import { Ago, Lasted } from "../ui/cells.js";
-import { Gantt } from "../ui/gantt.js";
+import { Gantt } from "../ui/attempt_chart.js";
+import { Duration, RelativeTime } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
-import { clock } from "../ui/shell.js";
 import { Table, useRows } from "../ui/table.js";
-import { tableItems } from "../ui/table_files.js";
+import { tableExportItems } from "../ui/table_export.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { TrialView } from "./trial.js" */
@@ -28,19 +28,21 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
         });
         get(`api/x1/trials/${trial.id}/curves?${words}`).then(
             (/** @type {TrialCurves} */ answer) => {
-                const one = answer.curves[0];
-                curve.value = one ? { title: one.metric, at: one.x.map(at => at + trial.started), y: one.y } : null;
+                const firstCurve = answer.curves[0];
+                curve.value = firstCurve
+                    ? { title: firstCurve.metric, at: firstCurve.x.map(at => at + trial.started), y: firstCurve.y }
+                    : null;
             },
             () => undefined, // the jobs are shown without it
         );
     }, [trial.id, trial.steps]);
-    const live = attempts.some(one => one.ended === null);
+    const live = attempts.some(attempt => attempt.ended === null);
     const now = live ? clock.value / 1000 : (trial.ended ?? 0);
-    const life = useMemo(() => lifeOf(attempts, now), [attempts, now]);
+    const life = useMemo(() => timelineOf(attempts, now), [attempts, now]);
     const latestFirst = useMemo(() => [...attempts].reverse(), [attempts]);
     const rows = useRows(latestFirst);
     if (attempts.length === 0)
-        return div({ class: "empty" }, p(null, "It has no job yet: it waits for its turn in the search."));
+        return div({ class: "empty" }, p(null, "No jobs yet: the trial waits for its turn in the search."));
     const names = [
         "attempt",
         "job",
@@ -57,14 +59,14 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
         "lostSteps",
         "slotSeconds",
     ];
-    const cells = () => attempts.map(one => names.map(name => /** @type {any} */ (one)[name]));
+    const cells = () => attempts.map(attempt => names.map(name => /** @type {any} */ (attempt)[name]));
     return div(
         { class: "table-page" },
         p(
-            { class: "sentence" },
-            `${plural(attempts.length, "job")}: ${duration(life.ran)} at work, ${duration(life.waited)} in the queue`,
+            { class: "summary" },
+            `${plural(attempts.length, "job")}: ${duration(life.ran)} running, ${duration(life.waited)} queued`,
             life.lost > 0
-                ? `, ${duration(life.lost)} (${plural(life.lostSteps, "batch", "batches")}) of work that a later job did again`
+                ? `, ${duration(life.lost)} (${plural(life.lostSteps, "batch", "batches")}) of work redone by a later job`
                 : "",
             ".",
         ),
@@ -76,7 +78,7 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
                 label: "Export jobs",
                 text: "Export",
                 items: () =>
-                    tableItems({
+                    tableExportItems({
                         name: `trial-${trial.id}-jobs`,
                         head: names,
                         rows: cells(),
@@ -89,25 +91,25 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
             rows,
             rowKey: (/** @type {Attempt} */ row) => row.id,
             columns: [
-                column("how", "How it ended", 320, row => howOf(row)),
+                column("how", "Outcome", 320, row => howOf(row)),
                 column("job", "Job", 110, row => visible(row.job ?? "–", 60)),
                 column("nodes", "Nodes", 140, row => visible(row.nodes.join(", ") || "–", 200)),
-                column("created", "Asked for", 100, row => Ago({ seconds: row.created }), "right"),
+                column("created", "Submitted", 100, row => RelativeTime({ seconds: row.created }), "right"),
                 column(
                     "waited",
-                    "Waited",
+                    "Queued for",
                     100,
-                    row => Lasted({ seconds: (row.started ?? row.ended ?? clock.value / 1000) - row.created }),
+                    row => Duration({ seconds: (row.started ?? row.ended ?? clock.value / 1000) - row.created }),
                     "right",
                 ),
                 column(
                     "ran",
-                    "Ran",
+                    "Ran for",
                     100,
                     row =>
                         row.started === null
                             ? "–"
-                            : Lasted({ seconds: (row.ended ?? clock.value / 1000) - row.started }),
+                            : Duration({ seconds: (row.ended ?? clock.value / 1000) - row.started }),
                     "right",
                 ),
                 column("steps", "Batches", 130, row => stepsOf(row), "right"),
@@ -131,8 +133,8 @@ function column(key, title, width, cell, align) {
 
 /** @param {Attempt} row */
 function howOf(row) {
-    const failed = row.exits.find(one => one.code !== null && one.code !== 0);
-    const text = row.ended === null ? row.waits || "at work" : row.how || row.outcome || "ended";
+    const failed = row.exits.find(exit => exit.code !== null && exit.code !== 0);
+    const text = row.ended === null ? row.waits || "running" : row.how || row.outcome || "ended";
     const words = `${row.attempt}: ${text}${failed && !text.includes("rank") ? ` (rank ${failed.rank} on ${failed.node}: ${failed.text || failed.code})` : ""}`;
     return span({ title: visible(words, 1000) }, visible(words, 300));
 }

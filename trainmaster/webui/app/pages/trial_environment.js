@@ -1,10 +1,9 @@
 /** Where and with what a trial trains: hyperparameters, image, nodes, variables; as its configuration and jobs say. */
-import { useEffect } from "../../vendor/preact/hooks.js";
-import { useSignal } from "../../vendor/signals/signals.js";
-import { get } from "../api/http.js";
+
 import { visible } from "../lib/format.js";
 import { yaml } from "../lib/yaml.js";
-import { Waiting } from "../ui/shell.js";
+import { PartError, useQuery } from "../ui/query.js";
+import { LoadingBar } from "../ui/shell.js";
 import { SourceText } from "../ui/source_text.js";
 import { component, tags } from "../ui/tags.js";
 
@@ -12,42 +11,32 @@ import { component, tags } from "../ui/tags.js";
 /** @import { Content } from "../../types/tags.d.ts" */
 /** @typedef {{ [name: string]: any }} Json */
 
-const { code, dd, div, dl, dt, h2, p, section } = tags;
+const { code, dd, div, dl, dt, h2, section } = tags;
 
 export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
     const { trial, attempts } = view.board;
-    const config = useSignal(/** @type {Json | null} */ (null));
-    const said = useSignal("");
-    useEffect(() => {
-        get(`api/v1/experiments/${trial.experimentId}`).then(
-            answer => {
-                config.value = answer.experiment.config;
-            },
-            error => {
-                said.value = error.message;
-            },
-        );
-    }, [trial.experimentId]);
-    if (said.value) return div({ class: "empty", role: "alert" }, p(null, visible(said.value, 500)));
-    const found = config.value;
-    if (!found) return Waiting({});
-    const environment = found["environment"] ?? {};
-    const nodes = [...new Set(attempts.flatMap(one => one.nodes))];
+    const { data, error } = useQuery(`api/v1/experiments/${trial.experimentId}`);
+    if (error) return PartError({ error });
+    if (!data) return LoadingBar({});
+    /** @type {Json} */
+    const { config } = /** @type {{ experiment: Json }} */ (data).experiment;
+    const environment = config["environment"] ?? {};
+    const nodes = [...new Set(attempts.flatMap(attempt => attempt.nodes))];
     const facts = /** @type {[string, Content][]} */ ([
-        ["Command", code(null, visible(plain(found["entrypoint"]), 2000))],
+        ["Command", code(null, visible(plain(config["entrypoint"]), 2000))],
         ...Object.entries(environment.image ?? {})
             .filter(([, image]) => image)
             .map(([kind, image]) => [`Image for ${visible(kind, 20)}`, code(null, visible(plain(image), 500))]),
-        ["Slots", String(found["resources"]?.slots_per_trial ?? 1)],
-        ["Nodes so far", nodes.length ? visible(nodes.join(", "), 2000) : "none yet"],
+        ["Slots", String(config["resources"]?.slots_per_trial ?? 1)],
+        ["Nodes", nodes.length ? visible(nodes.join(", "), 2000) : "none yet"],
         [
             "Jobs",
             attempts
-                .map(one => one.job ?? "–")
-                .map(one => visible(one, 60))
+                .map(attempt => attempt.job ?? "–")
+                .map(job => visible(job, 60))
                 .join(", ") || "none yet",
         ],
-        ["Mounts", mounts(found["bind_mounts"]) || "none"],
+        ["Mounts", mounts(config["bind_mounts"]) || "none"],
     ]);
     return div(
         { class: "tab-columns" },
@@ -61,7 +50,7 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
         section(null, h2(null, "Hyperparameters"), SourceText({ text: yaml(trial.hparams), label: "Hyperparameters" })),
         section(
             null,
-            h2(null, "Variables"),
+            h2(null, "Environment variables"),
             SourceText({ text: yaml(environment.environment_variables ?? {}), label: "Environment variables" }),
         ),
     );
@@ -72,13 +61,13 @@ function plain(value) {
     return typeof value === "string" ? value : JSON.stringify(value ?? "");
 }
 
-/** @param {unknown} given */
-function mounts(given) {
-    if (!Array.isArray(given)) return "";
-    return given
+/** @param {unknown} value */
+function mounts(value) {
+    if (!Array.isArray(value)) return "";
+    return value
         .map(
-            one =>
-                `${visible(String(one.host_path), 200)} at ${visible(String(one.container_path), 200)}${one.read_only ? " (read-only)" : ""}`,
+            mount =>
+                `${visible(String(mount.host_path), 200)} at ${visible(String(mount.container_path), 200)}${mount.read_only ? " (read-only)" : ""}`,
         )
         .join(", ");
 }

@@ -2,7 +2,7 @@
 
 import { hasEnded } from "../lib/states.js";
 import { LogView } from "../ui/log_view.js";
-import { place, setQuery } from "../ui/router.js";
+import { location, setQuery } from "../ui/router.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { TrialView } from "./trial.js" */
@@ -12,9 +12,9 @@ const { div, label, option, select } = tags;
 export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
     const { trial, attempts } = view.board;
     // A trial that was continued has one more task each time; attempts are called TASK.NUMBER.
-    const tasks = [...new Set([...attempts.map(one => one.id.replace(/\.[^.]*$/, "")), trial.taskId])];
-    const asked = place.value.query.get("task");
-    const task = asked && tasks.includes(asked) ? asked : trial.taskId;
+    const tasks = [...new Set([...attempts.map(attempt => attempt.id.replace(/\.[^.]*$/, "")), trial.taskId])];
+    const requested = location.value.query.get("task");
+    const task = requested && tasks.includes(requested) ? requested : trial.taskId;
     const log = LogView({
         key: task,
         task,
@@ -23,7 +23,7 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
     });
     if (tasks.length === 1) return log;
     return div(
-        { class: "log-of-several" },
+        { class: "log-with-tasks" },
         label(
             { class: "chart-tool" },
             "Log of",
@@ -32,8 +32,8 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
                     value: task,
                     onChange: event => setQuery({ task: event.currentTarget.value, line: null, top: null, job: null }),
                 },
-                tasks.map((one, at) =>
-                    option({ key: one, value: one }, at === tasks.length - 1 ? "this run" : `run ${at + 1}`),
+                tasks.map((id, at) =>
+                    option({ key: id, value: id }, at === tasks.length - 1 ? "this run" : `run ${at + 1}`),
                 ),
             ),
         ),

@@ -1,10 +1,10 @@
 /** What the profiler has measured on a trial's nodes and their GPUs; gaps are times without a job. */
-import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
-import { useSignal } from "../../vendor/signals/signals.js";
+import { useMemo } from "../../vendor/preact/hooks.js";
 import { get } from "../api/http.js";
-import { plural, visible } from "../lib/format.js";
+import { plural } from "../lib/format.js";
 import { Chart } from "../ui/chart.js";
-import { Waiting } from "../ui/shell.js";
+import { PartError, useLoad } from "../ui/query.js";
+import { LoadingBar } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { TrialView } from "./trial.js" */
@@ -28,29 +28,19 @@ const UNITS = /** @type {Record<string, string>} */ ({
 
 export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
     const { trial } = view.board;
-    const found = useSignal(/** @type {Machine | null} */ (null));
-    const said = useSignal("");
-    useEffect(() => {
-        get(`api/x1/trials/${trial.id}/machine`).then(
-            answer => {
-                found.value = answer;
-            },
-            error => {
-                said.value = error.message;
-            },
-        );
-    }, [trial.id, trial.steps]);
-    const charts = useMemo(() => chartsOf(found.value?.series ?? [], trial), [found.value]);
-    if (said.value) return div({ class: "empty", role: "alert" }, p(null, visible(said.value, 500)));
-    if (!found.value) return Waiting({});
+    const { data, error } = useLoad(`${trial.id} ${trial.steps}`, () => get(`api/x1/trials/${trial.id}/machine`));
+    const machine = /** @type {Machine | null} */ (data);
+    const charts = useMemo(() => chartsOf(machine?.series ?? [], trial), [machine]);
+    if (error) return PartError({ error });
+    if (!machine) return LoadingBar({});
     if (charts.length === 0) {
         return div(
             { class: "empty" },
-            p(null, "Nothing was measured. In the configuration of the next experiment:"),
+            p(null, "No measurements. Enable the profiler in the configuration of the next experiment:"),
             pre(null, code(null, "profiling:\n  enabled: true\n")),
         );
     }
-    const { total, series } = found.value;
+    const { total, series } = machine;
     return div(
         { class: "tab-columns" },
         total > series.length
@@ -71,20 +61,20 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
 function chartsOf(series, trial) {
     /** @type {Map<string, MachineSeries[]>} */
     const kinds = new Map();
-    for (const one of series) kinds.set(one.name, [...(kinds.get(one.name) ?? []), one]);
+    for (const item of series) kinds.set(item.name, [...(kinds.get(item.name) ?? []), item]);
     return [...kinds].map(([name, members]) => {
-        const moments = [...new Set(members.flatMap(one => one.at))].sort((a, b) => a - b);
+        const moments = [...new Set(members.flatMap(member => member.at))].sort((a, b) => a - b);
         const places = new Map(moments.map((at, place) => [at, place]));
         return {
             label: name.replaceAll("_", " "),
-            xTitle: "hours since its start",
+            xTitle: "hours since start",
             yTitle: UNITS[name] ?? name,
             x: moments.map(at => (at - trial.started) / 3600),
-            series: members.map(one => {
+            series: members.map(member => {
                 /** @type {(number | null)[]} */
                 const y = new Array(moments.length).fill(null);
-                for (const [at, moment] of one.at.entries()) y[places.get(moment) ?? 0] = one.values[at] ?? null;
-                return { name: one.gpu ? `${one.node} ${one.gpu}` : one.node, y };
+                for (const [at, moment] of member.at.entries()) y[places.get(moment) ?? 0] = member.values[at] ?? null;
+                return { name: member.gpu ? `${member.node} ${member.gpu}` : member.node, y };
             }),
             source: `trial ${trial.id}`,
         };

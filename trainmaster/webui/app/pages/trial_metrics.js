@@ -5,8 +5,8 @@ import { get } from "../api/http.js";
 import { plain } from "../lib/ansi.js";
 import { plural, visible } from "../lib/format.js";
 import { Chart } from "../ui/chart.js";
-import { href, place, setQuery } from "../ui/router.js";
-import { Waiting } from "../ui/shell.js";
+import { href, location, setQuery } from "../ui/router.js";
+import { LoadingBar } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { TrialView } from "./trial.js" */
@@ -14,56 +14,58 @@ import { component, tags } from "../ui/tags.js";
 
 const { a, button, code, div, input, label, option, p, pre, select, span } = tags;
 
-const AT_ONCE = 12; // charts; more on demand
-const WAYS = /** @type {const} */ ([
+const CHART_LIMIT = 12; // charts; more on demand
+const AXES = /** @type {const} */ ([
     ["", "batches"],
-    ["seconds", "seconds since its start"],
+    ["seconds", "seconds since start"],
 ]);
 
 export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
     const { trial, metrics, log } = view.board;
-    const { query } = place.value;
+    const { query } = location.value;
     const filter = query.get("metrics") ?? "";
     const x = query.get("x") ?? "";
-    const most = useSignal(AT_ONCE);
-    const found = useSignal(/** @type {TrialCurves | null} */ (null));
-    const said = useSignal("");
-    const wanted = useMemo(() => {
+    const limit = useSignal(CHART_LIMIT);
+    const curves = useSignal(/** @type {TrialCurves | null} */ (null));
+    const error = useSignal("");
+    const selection = useMemo(() => {
         const all = metrics
-            .filter(one => `${one.group} ${one.name}`.toLowerCase().includes(filter.toLowerCase()))
-            .sort((one, other) => Number(other.name === trial.metric) - Number(one.name === trial.metric));
-        return { all, shown: all.slice(0, most.value) };
-    }, [metrics, filter, most.value]);
-    const names = wanted.shown.map(one => `${encodeURIComponent(one.group)}:${encodeURIComponent(one.name)}`).join(",");
+            .filter(metric => `${metric.group} ${metric.name}`.toLowerCase().includes(filter.toLowerCase()))
+            .sort((a, b) => Number(b.name === trial.metric) - Number(a.name === trial.metric));
+        return { all, shown: all.slice(0, limit.value) };
+    }, [metrics, filter, limit.value]);
+    const names = selection.shown
+        .map(metric => `${encodeURIComponent(metric.group)}:${encodeURIComponent(metric.name)}`)
+        .join(",");
     const read = useMemo(() => ({ asked: 0, shown: 0 }), []);
     useEffect(() => {
         if (!names) return;
         read.asked += 1;
-        const mine = read.asked;
+        const request = read.asked;
         const words = new URLSearchParams({ metrics: names, points: "500", ...(x ? { x } : {}) });
         get(`api/x1/trials/${trial.id}/curves?${words}`).then(
             answer => {
-                if (mine < read.shown) return; // a later answer was faster
-                read.shown = mine;
-                found.value = answer;
-                said.value = "";
+                if (request < read.shown) return; // a later answer was faster
+                read.shown = request;
+                curves.value = answer;
+                error.value = "";
             },
-            error => {
-                said.value = error.message;
+            failure => {
+                error.value = failure.message;
             },
         );
     }, [names, x, view.board]);
     const charts = useMemo(
         () =>
-            (found.value?.curves ?? []).map(one => ({
-                label: `${one.metric} (${one.group})`,
-                xTitle: WAYS.find(way => way[0] === x)?.[1] ?? x,
-                yTitle: one.metric,
-                x: one.x,
-                series: [{ name: one.metric, y: one.y, bold: true }],
+            (curves.value?.curves ?? []).map(curve => ({
+                label: `${curve.metric} (${curve.group})`,
+                xTitle: AXES.find(axis => axis[0] === x)?.[1] ?? x,
+                yTitle: curve.metric,
+                x: curve.x,
+                series: [{ name: curve.metric, y: curve.y, bold: true }],
                 source: `trial ${trial.id}`,
             })),
-        [found.value],
+        [curves.value],
     );
     return div(
         { class: "tab-columns" },
@@ -85,15 +87,15 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
                 "over",
                 select(
                     { value: x, onChange: event => setQuery({ x: event.currentTarget.value || null }) },
-                    WAYS.map(([value, text]) => option({ key: value, value }, text)),
+                    AXES.map(([value, text]) => option({ key: value, value }, text)),
                 ),
             ),
-            said.value ? span({ class: "said", role: "alert" }, visible(said.value, 300)) : null,
+            error.value ? span({ class: "error-text", role: "alert" }, visible(error.value, 300)) : null,
         ),
         metrics.length === 0
             ? div(
                   { class: "empty wide" },
-                  p(null, "No metric has been reported yet. In the training:"),
+                  p(null, "No metrics yet. Report one in your training code:"),
                   pre(
                       null,
                       code(
@@ -102,24 +104,24 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
                       ),
                   ),
               )
-            : found.value === null
-              ? Waiting({})
+            : curves.value === null
+              ? LoadingBar({})
               : charts.map((data, at) =>
                     div(
                         { key: data.label, class: at === 0 ? "wide" : "" },
                         Chart({ data, cursor: `trial-${x}`, height: at === 0 ? 260 : 180 }),
                     ),
                 ),
-        wanted.all.length > most.value
+        selection.all.length > limit.value
             ? button(
                   {
                       type: "button",
                       class: "wide",
                       onClick: () => {
-                          most.value += AT_ONCE;
+                          limit.value += CHART_LIMIT;
                       },
                   },
-                  `${plural(wanted.all.length - most.value, "more metric")}: show ${Math.min(AT_ONCE, wanted.all.length - most.value)}`,
+                  `${plural(selection.all.length - limit.value, "more metric")}: show ${Math.min(CHART_LIMIT, selection.all.length - limit.value)}`,
               )
             : null,
         log.length
@@ -128,11 +130,11 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
                   div(
                       { class: "section-head" },
                       span({ class: "chart-title" }, "Last lines"),
-                      a({ href: href(`trials/${trial.id}/log`) }, "The whole log"),
+                      a({ href: href(`trials/${trial.id}/log`) }, "Full log"),
                       code(null, `det trial logs -f ${trial.id}`),
                   ),
                   pre(
-                      { class: "last-lines", tabIndex: 0, "aria-label": "The last lines of the log" },
+                      { class: "log-tail", tabIndex: 0, "aria-label": "The last lines of the log" },
                       log.map(line =>
                           a(
                               {

@@ -1,13 +1,14 @@
 /** Who used the slots, day by day and in all, and which nodes lost jobs lately. */
-import { useEffect } from "../../vendor/preact/hooks.js";
-import { comebacks } from "../api/http.js";
+import { get } from "../api/http.js";
+import { reconnects } from "../api/state.js";
 import { count, number, percent, visible } from "../lib/format.js";
-import { Ago } from "../ui/cells.js";
+import { RelativeTime } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
-import { dataAddress, href, place, setQuery } from "../ui/router.js";
-import { useAnswer, useModule, usePlace, Waiting } from "../ui/shell.js";
+import { useLoad, useModule } from "../ui/query.js";
+import { dataAddress, href, location, setQuery } from "../ui/router.js";
+import { LoadingBar, usePageTitle } from "../ui/shell.js";
 import { Table, useRows } from "../ui/table.js";
-import { tableItems } from "../ui/table_files.js";
+import { tableExportItems } from "../ui/table_export.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { NodeTrouble, UsageAnswer, UsageShare } from "../../types/api.d.ts" */
@@ -16,30 +17,26 @@ import { component, tags } from "../ui/tags.js";
 const { a, button, div, h1, h2, input, label, p, section, span } = tags;
 
 const HOUR = 3600;
-const HIGHEST = 300; // pixels of a table
+const MAX_HEIGHT = 300; // pixels of a table
 const ROW = 28;
 const HEAD = 34;
 
 export const Page = component(() => {
-    usePlace([{ text: "Usage", to: "usage" }]);
-    const { answer, said, read } = useAnswer(dataAddress.value);
-    const usage = /** @type {UsageAnswer | null} */ (answer);
-    const back = comebacks.value;
-    useEffect(() => {
-        if (back) void read();
-    }, [back]);
+    usePageTitle([{ text: "Usage", to: "usage" }]);
+    const { data, error } = useLoad(`${dataAddress.value} ${reconnects.value}`, () => get(dataAddress.peek()));
+    const usage = /** @type {UsageAnswer | null} */ (data);
     return div(
         { class: "page" },
-        h1({ class: "unseen" }, "Usage"),
-        Range({ usage }),
-        said ? p({ class: "said", role: "alert" }, visible(said, 1000)) : null,
-        usage ? Shown({ usage }) : said ? null : Waiting({}),
+        h1({ class: "visually-hidden" }, "Usage"),
+        RangeTools({ usage }),
+        error ? p({ class: "error-text", role: "alert" }, visible(error, 1000)) : null,
+        usage ? UsageTables({ usage }) : error ? null : LoadingBar({}),
     );
 });
 
 /** The days that are shown: chosen by a word, or one by one. */
-const Range = component((/** @type {{ usage: UsageAnswer | null }} */ { usage }) => {
-    const { query } = place.value;
+const RangeTools = component((/** @type {{ usage: UsageAnswer | null }} */ { usage }) => {
+    const { query } = location.value;
     const first = query.get("first") ?? "";
     const last = query.get("last") ?? "";
     return div(
@@ -56,19 +53,24 @@ const Range = component((/** @type {{ usage: UsageAnswer | null }} */ { usage })
                 text,
             ),
         ),
-        Day({ text: "From", value: first || (usage?.first ?? ""), set: day => setQuery({ first: day || null }) }),
-        Day({ text: "to", value: last || (usage?.last ?? ""), set: day => setQuery({ last: day || null }) }),
+        DayInput({ text: "From", value: first || (usage?.first ?? ""), set: day => setQuery({ first: day || null }) }),
+        DayInput({ text: "to", value: last || (usage?.last ?? ""), set: day => setQuery({ last: day || null }) }),
         span({ class: "muted" }, "days in UTC"),
         span({ class: "gap" }),
-        usage ? Menu({ label: "Export usage", text: "Export", items: () => files(usage) }) : null,
+        usage ? Menu({ label: "Export usage", text: "Export", items: () => exportItems(usage) }) : null,
     );
 });
 
-const Day = component((/** @type {{ text: string, value: string, set: (day: string) => void }} */ one) =>
+const DayInput = component((/** @type {{ text: string, value: string, set: (day: string) => void }} */ properties) =>
     label(
         { class: "chart-tool" },
-        one.text,
-        input({ type: "date", class: "day", value: one.value, onChange: event => one.set(event.currentTarget.value) }),
+        properties.text,
+        input({
+            type: "date",
+            class: "day",
+            value: properties.value,
+            onChange: event => properties.set(event.currentTarget.value),
+        }),
     ),
 );
 
@@ -89,40 +91,40 @@ function dayOf(moment) {
     return new Date(moment).toISOString().slice(0, 10);
 }
 
-const Shown = component((/** @type {{ usage: UsageAnswer }} */ { usage }) =>
+const UsageTables = component((/** @type {{ usage: UsageAnswer }} */ { usage }) =>
     div(
         { class: "tab-columns" },
         section(
             null,
             h2(null, "Users"),
-            Shares({ shares: usage.users, whole: usage.slotSeconds, what: "user", address: filterOf("user") }),
+            ShareTable({ shares: usage.users, total: usage.slotSeconds, what: "user", address: filterOf("user") }),
         ),
         section(
             null,
             h2(null, "Pools"),
-            Shares({ shares: usage.pools, whole: usage.slotSeconds, what: "pool", address: filterOf("pool") }),
+            ShareTable({ shares: usage.pools, total: usage.slotSeconds, what: "pool", address: filterOf("pool") }),
             usage.labels.length ? h2(null, "Labels") : null,
             usage.labels.length
-                ? Shares({
+                ? ShareTable({
                       shares: usage.labels,
-                      whole: usage.slotSeconds,
+                      total: usage.slotSeconds,
                       what: "label",
                       address: filterOf("label"),
                   })
                 : null,
         ),
-        section({ class: "wide" }, usage.slotSeconds > 0 ? Chart({ usage }) : null),
+        section({ class: "wide" }, usage.slotSeconds > 0 ? DaysChart({ usage }) : null),
         section(
             { class: "wide fixed-table" },
             h2(null, "Nodes that lost jobs in the last seven days"),
-            usage.nodes.length ? Nodes({ nodes: usage.nodes }) : p({ class: "muted" }, "None."),
+            usage.nodes.length ? NodeTable({ nodes: usage.nodes }) : p({ class: "muted" }, "None."),
         ),
     ),
 );
 
 /** The chart, which is loaded behind the tables. */
-const Chart = component((/** @type {{ usage: UsageAnswer }} */ { usage }) => {
-    return useModule("days", () => import("./usage_days.js"))?.Days({ usage }) ?? null;
+const DaysChart = component((/** @type {{ usage: UsageAnswer }} */ { usage }) => {
+    return useModule("days", () => import("./usage_days.js"))?.UsageChart({ usage }) ?? null;
 });
 
 /** @param {string} key @returns {(name: string) => string} */
@@ -130,39 +132,39 @@ function filterOf(key) {
     return name => href("experiments", { filter: `${key}:${/[\s",]/.test(name) ? JSON.stringify(name) : name}` });
 }
 
-const Shares = component(
+const ShareTable = component(
     (
-        /** @type {{ shares: UsageShare[], whole: number, what: string, address: (name: string) => string }} */ {
+        /** @type {{ shares: UsageShare[], total: number, what: string, address: (name: string) => string }} */ {
             shares,
-            whole,
+            total,
             what,
             address,
         },
     ) => {
         const rows = useRows(shares);
-        if (shares.length === 0) return p({ class: "muted" }, "Nobody used a slot in these days.");
+        if (shares.length === 0) return p({ class: "muted" }, "No slots were used in these days.");
         return div(
-            { class: "usage-shares", style: { height: `${Math.min(HIGHEST, shares.length * ROW + HEAD)}px` } },
+            { class: "share-table", style: { height: `${Math.min(MAX_HEIGHT, shares.length * ROW + HEAD)}px` } },
             Table({
                 label: `Slot-hours by ${what}`,
                 rows,
-                rowKey: (/** @type {UsageShare} */ one) => one.name,
-                address: (/** @type {UsageShare} */ one) => address(one.name),
+                rowKey: (/** @type {UsageShare} */ share) => share.name,
+                address: (/** @type {UsageShare} */ share) => address(share.name),
                 columns: [
-                    column("name", what[0]?.toUpperCase() + what.slice(1), 200, (/** @type {UsageShare} */ one) =>
-                        a({ href: address(one.name), tabIndex: -1 }, visible(one.name, 80)),
+                    column("name", what[0]?.toUpperCase() + what.slice(1), 200, (/** @type {UsageShare} */ share) =>
+                        a({ href: address(share.name), tabIndex: -1 }, visible(share.name, 80)),
                     ),
-                    column("share", "Share", 160, (/** @type {UsageShare} */ one) =>
+                    column("share", "Share", 160, (/** @type {UsageShare} */ share) =>
                         span(
                             { class: "bar", "aria-hidden": "true" },
-                            span({ style: { width: `${whole ? (100 * one.slotSeconds) / whole : 0}%` } }),
+                            span({ style: { width: `${total ? (100 * share.slotSeconds) / total : 0}%` } }),
                         ),
                     ),
-                    figures("percent", "%", 70, (/** @type {UsageShare} */ one) =>
-                        percent(whole ? one.slotSeconds / whole : 0),
+                    figures("percent", "%", 70, (/** @type {UsageShare} */ share) =>
+                        percent(total ? share.slotSeconds / total : 0),
                     ),
-                    figures("hours", "Slot-hours", 110, (/** @type {UsageShare} */ one) =>
-                        number(one.slotSeconds / HOUR),
+                    figures("hours", "Slot-hours", 110, (/** @type {UsageShare} */ share) =>
+                        number(share.slotSeconds / HOUR),
                     ),
                 ],
             }),
@@ -170,24 +172,24 @@ const Shares = component(
     },
 );
 
-const Nodes = component((/** @type {{ nodes: NodeTrouble[] }} */ { nodes }) => {
+const NodeTable = component((/** @type {{ nodes: NodeTrouble[] }} */ { nodes }) => {
     const rows = useRows(nodes);
     return Table({
         label: "Nodes that lost jobs",
         rows,
-        rowKey: (/** @type {NodeTrouble} */ one) => `${one.cluster} ${one.node}`,
+        rowKey: (/** @type {NodeTrouble} */ node) => `${node.cluster} ${node.node}`,
         columns: [
-            column("node", "Node", 220, (/** @type {NodeTrouble} */ one) =>
-                span({ title: visible(one.cluster, 60) }, visible(one.node, 60)),
+            column("node", "Node", 220, (/** @type {NodeTrouble} */ node) =>
+                span({ title: visible(node.cluster, 60) }, visible(node.node, 60)),
             ),
-            figures("jobs", "Jobs lost", 90, (/** @type {NodeTrouble} */ one) => count(one.jobs)),
-            figures("trials", "Of trials", 90, (/** @type {NodeTrouble} */ one) => count(one.trials)),
-            column("at", "Last", 110, (/** @type {NodeTrouble} */ one) => Ago({ seconds: one.at })),
-            column("trial", "Trial", 100, (/** @type {NodeTrouble} */ one) =>
-                a({ href: href(`trials/${one.trial}/attempts`) }, `trial ${one.trial}`),
+            figures("jobs", "Jobs lost", 90, (/** @type {NodeTrouble} */ node) => count(node.jobs)),
+            figures("trials", "Of trials", 90, (/** @type {NodeTrouble} */ node) => count(node.trials)),
+            column("at", "Last", 110, (/** @type {NodeTrouble} */ node) => RelativeTime({ seconds: node.at })),
+            column("trial", "Trial", 100, (/** @type {NodeTrouble} */ node) =>
+                a({ href: href(`trials/${node.trial}/attempts`) }, `trial ${node.trial}`),
             ),
-            column("why", "How the last one was lost", 420, (/** @type {NodeTrouble} */ one) =>
-                span({ title: visible(one.why, 1000) }, visible(one.why, 200)),
+            column("why", "Last failure", 420, (/** @type {NodeTrouble} */ node) =>
+                span({ title: visible(node.why, 1000) }, visible(node.why, 200)),
             ),
         ],
     });
@@ -216,16 +218,16 @@ function figures(key, title, width, cell) {
 }
 
 /** @param {UsageAnswer} usage */
-function files(usage) {
+function exportItems(usage) {
     const kinds = /** @type {[string, UsageShare[]][]} */ ([
         ["user", usage.users],
         ["pool", usage.pools],
         ["label", usage.labels],
     ]);
-    return tableItems({
+    return tableExportItems({
         name: `usage-${usage.first}-${usage.last}`,
         head: ["kind", "name", "slotSeconds"],
-        rows: kinds.flatMap(([kind, shares]) => shares.map(one => [kind, one.name, one.slotSeconds])),
+        rows: kinds.flatMap(([kind, shares]) => shares.map(share => [kind, share.name, share.slotSeconds])),
         command: `det resources aggregated ${usage.first} ${usage.last}`,
     });
 }

@@ -7,14 +7,14 @@ import { component } from "../ui/tags.js";
 const HOUR = 3600;
 const DAY = 86_400;
 
-export const Days = component((/** @type {{ usage: UsageAnswer }} */ { usage }) =>
+export const UsageChart = component((/** @type {{ usage: UsageAnswer }} */ { usage }) =>
     Chart({
         data: {
             label: `Slot-hours a day, ${usage.first} to ${usage.last}`,
             xTitle: `days since ${usage.first}`,
             yTitle: "slot-hours",
-            x: usage.days.map(one => Math.round((one.day - (usage.days[0]?.day ?? 0)) / DAY)),
-            series: [{ name: "slot-hours", y: usage.days.map(one => one.slotSeconds / HOUR) }],
+            x: usage.days.map(day => Math.round((day.day - (usage.days[0]?.day ?? 0)) / DAY)),
+            series: [{ name: "slot-hours", y: usage.days.map(day => day.slotSeconds / HOUR) }],
         },
         height: 200,
     }),

@@ -64,12 +64,13 @@ export const Drawing = component(
             draw(pen, { width: width.value, height, colour: colours(element), next, paper: false });
             return () => cancelAnimationFrame(frame);
         }, [draw, width.value, height, theme]);
-        const told = (/** @type {"move" | "down" | "up" | "leave"} */ what) => (/** @type {PointerEvent} */ event) => {
-            if (!onPointer || !sheet.current) return;
-            if (what === "down") sheet.current.setPointerCapture(event.pointerId);
-            const box = sheet.current.getBoundingClientRect();
-            onPointer(event.clientX - box.left, event.clientY - box.top, what, event);
-        };
+        const handle =
+            (/** @type {"move" | "down" | "up" | "leave"} */ what) => (/** @type {PointerEvent} */ event) => {
+                if (!onPointer || !sheet.current) return;
+                if (what === "down") sheet.current.setPointerCapture(event.pointerId);
+                const box = sheet.current.getBoundingClientRect();
+                onPointer(event.clientX - box.left, event.clientY - box.top, what, event);
+            };
         return div(
             { ref: host, class: `drawing ${named}`, style: { height: `${height}px` } },
             canvas({
@@ -77,10 +78,10 @@ export const Drawing = component(
                 role: "img",
                 "aria-label": label,
                 style: { width: "100%", height: `${height}px` },
-                onPointerMove: told("move"),
-                onPointerDown: told("down"),
-                onPointerUp: told("up"),
-                onPointerLeave: told("leave"),
+                onPointerMove: handle("move"),
+                onPointerDown: handle("down"),
+                onPointerUp: handle("up"),
+                onPointerLeave: handle("leave"),
             }),
         );
     },
@@ -93,17 +94,17 @@ export const Drawing = component(
  */
 export function colours(element) {
     /** @type {Map<string, string>} */
-    const known = new Map();
+    const cache = new Map();
     return name => {
-        let found = known.get(name);
-        if (found === undefined) {
+        let value = cache.get(name);
+        if (value === undefined) {
             const before = element.style.color;
             element.style.color = `var(${name})`;
-            found = getComputedStyle(element).color;
+            value = getComputedStyle(element).color;
             element.style.color = before;
-            known.set(name, found);
+            cache.set(name, value);
         }
-        return found;
+        return value;
     };
 }
 

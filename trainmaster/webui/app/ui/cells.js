@@ -1,18 +1,19 @@
 /** What stands in cells: states, times, progress, numbers. */
+
+import { clock } from "../api/state.js";
 import { ago, duration, exact, number, percent, visible } from "../lib/format.js";
 import { SHAPES, stateLook } from "../lib/states.js";
-import { clock } from "./shell.js";
 import { component, tags } from "./tags.js";
 
 const { path, progress, span, svg, time } = tags;
 
 /** A state in word, shape and colour. */
-export const State = component((/** @type {{ state: string }} */ { state }) => {
+export const StateLabel = component((/** @type {{ state: string }} */ { state }) => {
     const { word, look } = stateLook(state);
-    return span({ class: `state ${look}` }, Shape({ look }), word);
+    return span({ class: `state ${look}` }, StateIcon({ look }), word);
 });
 
-export const Shape = component((/** @type {{ look: import("../lib/states.js").Look }} */ { look }) =>
+export const StateIcon = component((/** @type {{ look: import("../lib/states.js").Look }} */ { look }) =>
     svg(
         { class: `shape ${look}`, viewBox: "0 0 12 12", width: 12, height: 12, "aria-hidden": "true" },
         path({ d: SHAPES[look] }),
@@ -20,7 +21,7 @@ export const Shape = component((/** @type {{ look: import("../lib/states.js").Lo
 );
 
 /** How long ago, with the moment in the title. `seconds`: since 1970. */
-export const Ago = component((/** @type {{ seconds: number | null }} */ { seconds }) => {
+export const RelativeTime = component((/** @type {{ seconds: number | null }} */ { seconds }) => {
     if (seconds === null) return span(null, "–");
     const moment = seconds * 1000;
     return time({ title: exact(moment), dateTime: new Date(moment).toISOString() }, ago(moment, clock.value));
@@ -33,16 +34,16 @@ export const Ago = component((/** @type {{ seconds: number | null }} */ { second
 export const ExpectedStart = component(
     (/** @type {{ at: number, error?: number | null | undefined }} */ { at, error }) => {
         const moment = at * 1000;
-        if (moment < clock.value) return span({ title: exact(moment) }, "was expected to start by now");
+        if (moment < clock.value) return span({ title: exact(moment) }, "overdue by the scheduler's estimate");
         return time(
-            { dateTime: new Date(moment).toISOString(), title: `${exact(moment)}, says the scheduler` },
+            { dateTime: new Date(moment).toISOString(), title: `${exact(moment)} by the scheduler's estimate` },
             `expected to start ${ago(moment, clock.value)}`,
-            error === null || error === undefined ? "" : ` (here such estimates were off by ${duration(error)} lately)`,
+            error === null || error === undefined ? "" : ` (recent estimates in this pool: ±${duration(error)})`,
         );
     },
 );
 
-export const Lasted = component((/** @type {{ seconds: number | null }} */ { seconds }) =>
+export const Duration = component((/** @type {{ seconds: number | null }} */ { seconds }) =>
     span({ title: seconds === null ? undefined : `${Math.round(seconds)} s` }, duration(seconds)),
 );
 
@@ -63,7 +64,7 @@ export const Value = component((/** @type {{ value: unknown }} */ { value }) => 
 
 export const Labels = component((/** @type {{ labels: string[] }} */ { labels }) =>
     span(
-        { class: "labels", title: labels.map(one => visible(one)).join(", ") },
-        labels.map(one => [span({ key: one, class: "label" }, visible(one, 40)), " "]),
+        { class: "labels", title: labels.map(label => visible(label)).join(", ") },
+        labels.map(label => [span({ key: label, class: "label" }, visible(label, 40)), " "]),
     ),
 );

@@ -5,24 +5,24 @@
 import { useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { number, tick, visible } from "../lib/format.js";
-import { areWhole, positive, smoothed } from "../lib/series.js";
+import { areIntegers, positive, smoothed } from "../lib/series.js";
 import { csvOf, jsonOf, svgOf } from "../lib/svg.js";
 import { colours } from "./canvas.js";
+import { saveFile, savePng } from "./download.js";
 import { Menu, toastError } from "./overlay.js";
-import { save, savePicture } from "./save.js";
 import { Table, useRows } from "./table.js";
 import { component, tags } from "./tags.js";
 
 /** @import { ChartData } from "../lib/series.js" */
 /** @import { Content } from "../../types/tags.d.ts" */
-/** @import { Behind, Line } from "./many_lines.js" */
+/** @import { Background, Line } from "./background_lines.js" */
 /** @typedef {import("../../vendor/uplot/uPlot.js")} Plot */
 /** @typedef {import("../../vendor/uplot/uPlot.js").Options} Options */
 
 const { button, div, figcaption, figure, input, label, li, span, ul } = tags;
 
-const COLOURS = 8;
-const LEGEND = 12; // series that a legend can name; beyond, the nearest line is named
+const COLOUR_COUNT = 8;
+const MAX_LEGEND = 12; // series that a legend can name; beyond, the nearest line is named
 
 /** @type {Promise<typeof import("../../vendor/uplot/uPlot.js")> | null} */
 let library = null;
@@ -63,20 +63,30 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
  * @property {string} [cursor] charts with the same word share their cursor
  * @property {boolean} [log] whether it begins with a logarithmic scale
  * @property {Settings} [settings]
- * @property {Behind} [behind]
- * @property {() => ChartData} [whole] all of it, for files; default: `data`
+ * @property {Background} [background]
+ * @property {() => ChartData} [exportData] all of it, for files; default: `data`
  * @property {Content} [table] in the place of the table of its values
  * @property {Content} [children] further tools
  */
 export const Chart = component((/** @type {ChartProperties} */ properties) => {
-    const { data, height = 260, cursor, log = false, settings, behind, whole, table, children } = properties;
-    const logarithmic = useChoice(log, settings?.log, value => settings?.set({ log: value }));
-    const weight = useChoice(0, settings?.smooth, value => settings?.set({ smooth: value }));
-    const asTable = useChoice(false, settings?.table, value => settings?.set({ table: value }));
+    const {
+        data,
+        height = 260,
+        cursor,
+        log = false,
+        settings,
+        background: behind,
+        exportData,
+        table,
+        children,
+    } = properties;
+    const logarithmic = useControlled(log, settings?.log, value => settings?.set({ log: value }));
+    const weight = useControlled(0, settings?.smooth, value => settings?.set({ smooth: value }));
+    const asTable = useControlled(false, settings?.table, value => settings?.set({ table: value }));
     const at = useSignal(/** @type {number | null} */ (null));
     const nearest = useSignal(/** @type {number | null} */ (null));
     const shown = useMemo(
-        () => ({ ...data, series: data.series.map(one => ({ ...one, y: smoothed(one.y, weight.value) })) }),
+        () => ({ ...data, series: data.series.map(series => ({ ...series, y: smoothed(series.y, weight.value) })) }),
         [data, weight.value],
     );
     return figure(
@@ -136,11 +146,12 @@ export const Chart = component((/** @type {ChartProperties} */ properties) => {
                 label: `Save ${visible(data.label, 60)}`,
                 class: "plain",
                 text: "Save",
-                items: () => saveItems(whole?.() ?? shown, { log: logarithmic.value, logX: settings?.logX ?? false }),
+                items: () =>
+                    saveItems(exportData?.() ?? shown, { log: logarithmic.value, logX: settings?.logX ?? false }),
             }),
         ),
         asTable.value
-            ? (table ?? Values({ data: shown }))
+            ? (table ?? ValueTable({ data: shown }))
             : Canvas({
                   data: shown,
                   height,
@@ -149,7 +160,7 @@ export const Chart = component((/** @type {ChartProperties} */ properties) => {
                   logX: settings?.logX ?? false,
                   at,
                   nearest,
-                  behind,
+                  background: behind,
               }),
         asTable.value ? null : Legend({ data: shown, at, nearest, beside: behind?.hovered }),
     );
@@ -159,17 +170,17 @@ export const Chart = component((/** @type {ChartProperties} */ properties) => {
  * A value that a tool changes: kept here, or where `given` comes from.
  * @template T
  * @param {T} first
- * @param {T | undefined} given
+ * @param {T | undefined} controlled
  * @param {(value: T) => void} set
  */
-function useChoice(first, given, set) {
-    const own = useSignal(first);
+function useControlled(first, controlled, set) {
+    const local = useSignal(first);
     return {
         get value() {
-            return given ?? own.value;
+            return controlled ?? local.value;
         },
         set value(next) {
-            if (given === undefined) own.value = next;
+            if (controlled === undefined) local.value = next;
             else set(next);
         },
     };
@@ -182,60 +193,62 @@ addEventListener("resize", () => {
     windowHeight.value = innerHeight;
 });
 
-/** @typedef {{ data: ChartData, height: number, cursor?: string, log: boolean, logX: boolean, at: Signal<number | null>, nearest: Signal<number | null>, behind?: Behind }} CanvasProperties */
+/** @typedef {{ data: ChartData, height: number, cursor?: string, log: boolean, logX: boolean, at: Signal<number | null>, nearest: Signal<number | null>, background?: Background }} CanvasProperties */
 
-const Canvas = component((/** @type {CanvasProperties} */ { data, height, cursor, log, logX, at, nearest, behind }) => {
-    const host = useRef(/** @type {HTMLDivElement | null} */ (null));
-    const plot = useRef(/** @type {Plot | null} */ (null));
-    const theme = themes.value;
-    const kinds = data.series.map(one => `${one.name} ${one.faded} ${one.bold}`).join("\n");
-    const values = useMemo(
-        () =>
-            /** @type {import("../../vendor/uplot/uPlot.js").AlignedData} */ ([
-                data.x,
-                ...data.series.map(one => (log ? positive(one.y) : one.y)),
-            ]),
-        [data, log],
-    );
-    const latest = useRef(values);
-    latest.current = values;
-    const back = useRef(behind);
-    back.current = behind;
-    useEffect(() => {
-        let gone = false;
-        const element = host.current;
-        if (!element) return undefined;
-        const watcher = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height }));
-        loadLibrary().then(Library => {
-            if (gone) return;
-            const colour = colours(element);
-            /** @param {Options} plain */
-            const around = plain => back.current?.lines.around(plain, back, colour, Library) ?? plain;
-            plot.current = new Library(
-                around(options(element, data, height, { log, logX }, cursor, at, nearest)),
-                latest.current,
-                element,
-            );
-            watcher.observe(element);
-        }, toastError);
-        return () => {
-            gone = true;
-            watcher.disconnect();
-            plot.current?.destroy();
-            plot.current = null;
-        };
-    }, [kinds, log, logX, theme, height, cursor, data.xTitle, data.yTitle, behind?.boxes]);
-    useEffect(() => plot.current?.setData(values), [values, behind?.lines]);
-    const lines = data.series.length + (behind?.lines.lines.length ?? 0);
-    const words = `${data.label}: ${lines} lines over ${data.xTitle}. Its values are behind "Table".`;
-    return div({
-        class: "chart-canvas",
-        ref: host,
-        role: "img",
-        "aria-label": words,
-        style: { height: `${height}px` },
-    });
-});
+const Canvas = component(
+    (/** @type {CanvasProperties} */ { data, height, cursor, log, logX, at, nearest, background: behind }) => {
+        const host = useRef(/** @type {HTMLDivElement | null} */ (null));
+        const plot = useRef(/** @type {Plot | null} */ (null));
+        const theme = themes.value;
+        const kinds = data.series.map(series => `${series.name} ${series.faded} ${series.bold}`).join("\n");
+        const values = useMemo(
+            () =>
+                /** @type {import("../../vendor/uplot/uPlot.js").AlignedData} */ ([
+                    data.x,
+                    ...data.series.map(series => (log ? positive(series.y) : series.y)),
+                ]),
+            [data, log],
+        );
+        const latest = useRef(values);
+        latest.current = values;
+        const back = useRef(behind);
+        back.current = behind;
+        useEffect(() => {
+            let gone = false;
+            const element = host.current;
+            if (!element) return undefined;
+            const watcher = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height }));
+            loadLibrary().then(Library => {
+                if (gone) return;
+                const colour = colours(element);
+                /** @param {Options} plain */
+                const around = plain => back.current?.lines.plotOptions(plain, back, colour, Library) ?? plain;
+                plot.current = new Library(
+                    around(options(element, data, height, { log, logX }, cursor, at, nearest)),
+                    latest.current,
+                    element,
+                );
+                watcher.observe(element);
+            }, toastError);
+            return () => {
+                gone = true;
+                watcher.disconnect();
+                plot.current?.destroy();
+                plot.current = null;
+            };
+        }, [kinds, log, logX, theme, height, cursor, data.xTitle, data.yTitle, behind?.boxes]);
+        useEffect(() => plot.current?.setData(values), [values, behind?.lines]);
+        const lines = data.series.length + (behind?.lines.lines.length ?? 0);
+        const words = `${data.label}: ${lines} lines over ${data.xTitle}. Use "Table" for its values.`;
+        return div({
+            class: "chart-canvas",
+            ref: host,
+            role: "img",
+            "aria-label": words,
+            style: { height: `${height}px` },
+        });
+    },
+);
 
 /**
  * @param {HTMLElement} element
@@ -255,7 +268,7 @@ function options(element, data, height, { log, logX }, cursor, at, nearest) {
         ticks: { stroke: colour("--line"), width: 1 },
         font: "12px system-ui, DejaVu Sans, sans-serif",
     };
-    const several = data.series.length > 1;
+    const isMulti = data.series.length > 1;
     return {
         width: element.clientWidth,
         height,
@@ -263,10 +276,10 @@ function options(element, data, height, { log, logX }, cursor, at, nearest) {
         legend: { show: false },
         cursor: {
             sync: cursor ? { key: cursor } : undefined,
-            focus: { prox: several ? 24 : -1 },
-            points: data.series.length > LEGEND ? { show: false } : { size: 6 },
+            focus: { prox: isMulti ? 24 : -1 },
+            points: data.series.length > MAX_LEGEND ? { show: false } : { size: 6 },
         },
-        focus: { alpha: data.series.length > LEGEND ? 0.35 : 0.6 },
+        focus: { alpha: data.series.length > MAX_LEGEND ? 0.35 : 0.6 },
         axes: [
             {
                 ...axis,
@@ -276,8 +289,10 @@ function options(element, data, height, { log, logX }, cursor, at, nearest) {
                 size: 34,
                 // Steps and epochs are counted: there is no mark between two of them.
                 splits:
-                    logX || !areWhole(data.x) ? undefined : (_u, _axis, low, high, step) => wholeMarks(low, high, step),
-                values: (_, marks) => marks.map(one => (one === null ? "" : tick(one))),
+                    logX || !areIntegers(data.x)
+                        ? undefined
+                        : (_u, _axis, low, high, step) => integerTicks(low, high, step),
+                values: (_, marks) => marks.map(mark => (mark === null ? "" : tick(mark))),
             },
             {
                 ...axis,
@@ -285,15 +300,15 @@ function options(element, data, height, { log, logX }, cursor, at, nearest) {
                 labelSize: 20,
                 labelFont: axis.font,
                 size: 62,
-                values: (_, marks) => marks.map(one => (one === null ? "" : tick(one))),
+                values: (_, marks) => marks.map(mark => (mark === null ? "" : tick(mark))),
             },
         ],
         series: [
             {},
-            ...data.series.map((one, place) => ({
-                label: one.name,
-                stroke: one.faded ? colour("--faded") : colour(`--series-${(place % COLOURS) + 1}`),
-                width: one.bold ? 2.5 : one.faded ? 1 : 1.5,
+            ...data.series.map((series, place) => ({
+                label: series.name,
+                stroke: series.faded ? colour("--faded") : colour(`--series-${(place % COLOUR_COUNT) + 1}`),
+                width: series.bold ? 2.5 : series.faded ? 1 : 1.5,
                 spanGaps: true,
                 points: { show: false },
             })),
@@ -305,8 +320,8 @@ function options(element, data, height, { log, logX }, cursor, at, nearest) {
                 },
             ],
             setSeries: [
-                (_, place) => {
-                    nearest.value = place === null ? null : place - 1;
+                (_, index) => {
+                    nearest.value = index === null ? null : index - 1;
                 },
             ],
         },
@@ -325,8 +340,8 @@ const Legend = component(
         const hovered = beside?.value;
         const index = at.value;
         const x = index === null ? undefined : data.x[index];
-        const one = data.series[nearest.value ?? -1];
-        const many = data.series.length > LEGEND;
+        const nearestSeries = data.series[nearest.value ?? -1];
+        const many = data.series.length > MAX_LEGEND;
         /** @param {{ y: (number | null)[] }} series */
         const value = series => (index === null ? "" : number(series.y[index] ?? null));
         return ul(
@@ -339,14 +354,16 @@ const Legend = component(
             many
                 ? li(
                       { key: "one" },
-                      one
-                          ? `${visible(one.name, 60)} ${value(one)}`
+                      nearestSeries
+                          ? `${visible(nearestSeries.name, 60)} ${value(nearestSeries)}`
                           : span({ class: "muted" }, `${data.series.length} lines`),
                   )
                 : data.series.map((series, place) =>
                       li(
                           { key: series.name },
-                          span({ class: series.faded ? "swatch faded" : `swatch series-${(place % COLOURS) + 1}` }),
+                          span({
+                              class: series.faded ? "swatch faded" : `swatch series-${(place % COLOUR_COUNT) + 1}`,
+                          }),
                           visible(series.name, 40),
                           " ",
                           span({ class: "legend-value" }, value(series)),
@@ -358,7 +375,7 @@ const Legend = component(
 );
 
 /** The values in rows: what the canvas shows to those who see it. */
-const Values = component((/** @type {{ data: ChartData }} */ { data }) => {
+const ValueTable = component((/** @type {{ data: ChartData }} */ { data }) => {
     const places = useMemo(() => data.x.map((x, at) => ({ at, x })), [data]);
     const rows = useRows(places);
     const columns = useMemo(
@@ -370,13 +387,13 @@ const Values = component((/** @type {{ data: ChartData }} */ { data }) => {
                 unsorted: true,
                 cell: (/** @type {{ x: number }} */ row) => number(row.x),
             },
-            ...data.series.map((one, place) => ({
+            ...data.series.map((series, place) => ({
                 key: `${place}`,
-                title: visible(one.name, 40),
+                title: visible(series.name, 40),
                 width: 110,
                 align: /** @type {const} */ ("right"),
                 unsorted: true,
-                cell: (/** @type {{ at: number }} */ row) => number(one.y[row.at] ?? null),
+                cell: (/** @type {{ at: number }} */ row) => number(series.y[row.at] ?? null),
             })),
         ],
         [data],
@@ -393,25 +410,25 @@ const Values = component((/** @type {{ data: ChartData }} */ { data }) => {
  */
 function saveItems(data, how) {
     const name = data.label.replace(/[^\w.-]+/g, "-").slice(0, 60) || "chart";
-    const whole = { ...data, source: `${data.source ?? data.label} ${location.href}` };
+    const withSource = { ...data, source: `${data.source ?? data.label} ${window.location.href}` };
     return [
         {
             text: "PNG",
             hint: "twice the size",
-            action: () => savePicture(svgOf(whole, { millimetres: 170, ...how }), `${name}.png`).catch(toastError),
+            action: () => savePng(svgOf(withSource, { millimetres: 170, ...how }), `${name}.png`).catch(toastError),
         },
         {
             text: "SVG, one column",
             hint: "85 mm",
-            action: () => save(`${name}.svg`, svgOf(whole, { millimetres: 85, ...how }), "image/svg+xml"),
+            action: () => saveFile(`${name}.svg`, svgOf(withSource, { millimetres: 85, ...how }), "image/svg+xml"),
         },
         {
             text: "SVG, two columns",
             hint: "170 mm",
-            action: () => save(`${name}.svg`, svgOf(whole, { millimetres: 170, ...how }), "image/svg+xml"),
+            action: () => saveFile(`${name}.svg`, svgOf(withSource, { millimetres: 170, ...how }), "image/svg+xml"),
         },
-        { text: "CSV", hint: "its values", action: () => save(`${name}.csv`, csvOf(data), "text/csv") },
-        { text: "JSON", hint: "its values", action: () => save(`${name}.json`, jsonOf(data), "application/json") },
+        { text: "CSV", hint: "its values", action: () => saveFile(`${name}.csv`, csvOf(data), "text/csv") },
+        { text: "JSON", hint: "its values", action: () => saveFile(`${name}.json`, jsonOf(data), "application/json") },
     ];
 }
 
@@ -422,9 +439,9 @@ function saveItems(data, how) {
  * @param {number} step
  * @returns {number[]}
  */
-function wholeMarks(low, high, step) {
+function integerTicks(low, high, step) {
     const by = Math.max(1, Math.ceil(step));
-    const found = [];
-    for (let at = Math.ceil(low / by) * by; at <= high; at += by) found.push(at);
-    return found;
+    const marks = [];
+    for (let at = Math.ceil(low / by) * by; at <= high; at += by) marks.push(at);
+    return marks;
 }

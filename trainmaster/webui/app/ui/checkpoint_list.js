@@ -1,15 +1,15 @@
 /** Checkpoints of an experiment or a trial: how good they are, how large, and where they lie. */
-import { useEffect, useMemo } from "../../vendor/preact/hooks.js";
-import { useSignal } from "../../vendor/signals/signals.js";
+import { useMemo } from "../../vendor/preact/hooks.js";
 import { get } from "../api/http.js";
 import { bytes, count, number, plural, visible } from "../lib/format.js";
-import { Ago, Value } from "../ui/cells.js";
+import { RelativeTime, Value } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
-import { href, place, setQuery } from "../ui/router.js";
-import { Waiting } from "../ui/shell.js";
+import { href, location, setQuery } from "../ui/router.js";
+import { LoadingBar } from "../ui/shell.js";
 import { Table, useRows } from "../ui/table.js";
 import { component, tags } from "../ui/tags.js";
-import { tableItems } from "./table_files.js";
+import { PartError, useLoad } from "./query.js";
+import { tableExportItems } from "./table_export.js";
 
 /** @import { CheckpointTable } from "../../types/api.d.ts" */
 /** @typedef {{ readonly [name: string]: any }} Row */
@@ -25,32 +25,18 @@ const { a, button, code, div, p, pre, span } = tags;
  * @property {string} command of `det`
  */
 export const CheckpointList = component(
-    (/** @type {CheckpointListProperties} */ { of, number: known, size, metric, command }) => {
+    (/** @type {CheckpointListProperties} */ { of, number: total, size, metric, command }) => {
         const name = `checkpoints-${of.replace("/", "-")}`;
-        const found = useSignal(/** @type {Row[] | null} */ (null));
-        const said = useSignal("");
-        const removed = place.value.query.get("removed") === "yes";
-        useEffect(() => {
-            get(`api/x1/${of}/checkpoints`).then(
-                (/** @type {CheckpointTable} */ answer) => {
-                    found.value = answer.rows.map(row =>
-                        Object.fromEntries(answer.columns.map((name, at) => [name, row[at]])),
-                    );
-                },
-                error => {
-                    said.value = error.message;
-                },
-            );
-        }, [of, known]);
-        const all = found.value;
+        const removed = location.value.query.get("removed") === "yes";
+        const { data: all, error } = useLoad(`${of} ${total}`, () => loadRows(`api/x1/${of}/checkpoints`));
         const shown = useMemo(() => (all ?? []).filter(row => removed || row["state"] !== "DELETED"), [all, removed]);
         const rows = useRows(shown, String(removed));
-        if (said.value) return div({ class: "empty", role: "alert" }, p(null, said.value));
-        if (!all) return Waiting({});
+        if (error) return PartError({ error });
+        if (!all) return LoadingBar({});
         if (all.length === 0) {
             return div(
                 { class: "empty" },
-                p(null, "No checkpoint has been saved yet. In the training:"),
+                p(null, "No checkpoints yet. Save one in your training code:"),
                 pre(
                     null,
                     code(null, "with core_context.checkpoint.store_path({'steps_completed': n}) as (path, uuid): ..."),
@@ -110,24 +96,24 @@ export const CheckpointList = component(
                 width: 100,
                 align: /** @type {const} */ ("right"),
                 unsorted: true,
-                cell: (/** @type {Row} */ row) => Ago({ seconds: row["reported"] }),
+                cell: (/** @type {Row} */ row) => RelativeTime({ seconds: row["reported"] }),
             },
             {
                 key: "storage",
-                title: "Where",
+                title: "Storage",
                 width: 200,
                 unsorted: true,
                 cell: (/** @type {Row} */ row) =>
                     span({ title: visible(row["storage"]) }, visible(row["storage"], 200)),
             },
         ];
-        const names = columns.map(one => one.key);
+        const names = columns.map(column => column.key);
         const cells = () => shown.map(row => names.map(name => row[name]));
         return div(
             { class: "table-page" },
             div(
                 { class: "section-head" },
-                span(null, `${plural(known, "checkpoint")} with ${bytes(size)}`),
+                span(null, `${plural(total, "checkpoint")} with ${bytes(size)}`),
                 button(
                     {
                         type: "button",
@@ -135,13 +121,13 @@ export const CheckpointList = component(
                         "aria-pressed": removed,
                         onClick: () => setQuery({ removed: removed ? null : "yes" }),
                     },
-                    `removed ones ${number(all.filter(row => row["state"] === "DELETED").length)}`,
+                    `deleted ${number(all.filter(row => row["state"] === "DELETED").length)}`,
                 ),
                 span({ class: "gap" }),
                 Menu({
                     label: "Export checkpoints",
                     text: "Export",
-                    items: () => tableItems({ name, head: names, rows: cells(), command }),
+                    items: () => tableExportItems({ name, head: names, rows: cells(), command }),
                 }),
             ),
             Table({
@@ -154,3 +140,10 @@ export const CheckpointList = component(
         );
     },
 );
+
+/** @param {string} address @returns {Promise<Row[]>} */
+async function loadRows(address) {
+    /** @type {CheckpointTable} */
+    const { columns, rows } = await get(address);
+    return rows.map(row => Object.fromEntries(columns.map((name, at) => [name, row[at]])));
+}

@@ -11,7 +11,7 @@ import { component, tags } from "./tags.js";
 
 const { button, div, input, span } = tags;
 
-const PAUSE = 350; // ms of no typing after which it is applied
+const DEBOUNCE = 350; // ms of no typing after which it is applied
 
 /**
  * @typedef {object} FilterLineProperties
@@ -19,12 +19,12 @@ const PAUSE = 350; // ms of no typing after which it is applied
  * @property {(line: string, how: { replace: boolean }) => void} onChange
  * @property {string} label
  * @property {string} placeholder
- * @property {string} said what the master says of the line, if it cannot be read
- * @property {(term: Term) => boolean} [hides] terms that have a switch of their own, and so no chip
+ * @property {string} error what the master says of the line, if it cannot be read
+ * @property {(term: Term) => boolean} [hidesChip] terms that have a switch of their own, and so no chip
  * @property {Content} [children] before the chips
  */
 export const FilterLine = component((/** @type {FilterLineProperties} */ properties) => {
-    const { line, onChange, label, placeholder, said, hides, children } = properties;
+    const { line, onChange, label, placeholder, error, hidesChip: hides, children } = properties;
     const field = useRef(/** @type {HTMLInputElement | null} */ (null));
     const timer = useRef(0);
     const typed = useSignal(line);
@@ -69,8 +69,8 @@ export const FilterLine = component((/** @type {FilterLineProperties} */ propert
             ref: field,
             type: "search",
             "aria-label": label,
-            "aria-invalid": said ? true : undefined,
-            "aria-describedby": said ? "filter-said" : undefined,
+            "aria-invalid": error ? true : undefined,
+            "aria-describedby": error ? "filter-error" : undefined,
             placeholder,
             spellcheck: false,
             autocomplete: "off",
@@ -79,7 +79,7 @@ export const FilterLine = component((/** @type {FilterLineProperties} */ propert
                 const text = event.currentTarget.value;
                 typed.value = text;
                 clearTimeout(timer.current);
-                timer.current = setTimeout(() => apply(text, true), PAUSE);
+                timer.current = setTimeout(() => apply(text, true), DEBOUNCE);
             },
             onKeyDown: event => {
                 if (event.key === "Enter") apply(typed.value, false);
@@ -91,7 +91,7 @@ export const FilterLine = component((/** @type {FilterLineProperties} */ propert
         div(
             { class: "chips" },
             children,
-            said ? span({ id: "filter-said", class: "said", role: "alert" }, said) : null,
+            error ? span({ id: "filter-error", class: "error-text", role: "alert" }, error) : null,
             chips.map(({ term, at }) =>
                 span(
                     { key: `${at} ${term.text}`, class: "chip" },

@@ -1,11 +1,11 @@
 /** The lines of a log, of which only those in sight are elements; a scroll bar leads through all of them. */
 import { useEffect, useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
+import { clock } from "../api/state.js";
 import { paletteColour, pieces } from "../lib/ansi.js";
 import { exact, visible } from "../lib/format.js";
-import { placesOf, stamp, withPlaces } from "../lib/log_text.js";
-import { drawn, heightOf, LINE, lastTop, scrollOf, topAfter } from "../lib/log_window.js";
-import { clock } from "./shell.js";
+import { matchesIn, splitAtMatches, stamp } from "../lib/log_text.js";
+import { LINE_HEIGHT, lastTop, scrollHeight, scrollOffset, topAfter, visibleRange } from "../lib/log_window.js";
 import { component, tags } from "./tags.js";
 
 /** @import { Signal } from "../../vendor/signals/signals.js" */
@@ -15,9 +15,9 @@ import { component, tags } from "./tags.js";
 
 const { button, div, mark, span } = tags;
 
-const NEAR_THE_END = 1.5; // lines from the end within which a reader follows
-const SETTLES = 150; // ms after the last move of the scroll bar
-const LONGEST = 4000; // characters of a line, until all of them are asked for
+const FOLLOW_DISTANCE = 1.5; // lines from the end within which a reader follows
+const SETTLE_DELAY = 150; // ms after the last move of the scroll bar
+const MAX_LINE_LENGTH = 4000; // characters of a line, until all of them are asked for
 
 /**
  * @typedef {object} LogLook how lines are shown
@@ -48,7 +48,7 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
     const scale = { total, view: view.value, wraps: look.wrap };
     const wraps = useRef(look.wrap);
     wraps.current = look.wrap;
-    const place = useRef({ first: 0, offset: 0 }); // the first drawn line, and the pixels of it and others above the edge
+    const layout = useRef({ first: 0, offset: 0 }); // the first drawn line, and the pixels of it and others above the edge
     void rows.version.value;
     // The last line of all is at the lower edge for who follows, and nothing else moves by what comes.
     const at = following.value ? lastTop(scale) : Math.min(top.value, Math.max(0, total - 1));
@@ -57,7 +57,7 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
         const element = scroller.current;
         if (!element) return undefined;
         const watcher = new ResizeObserver(() => {
-            view.value = Math.max(LINE, element.clientHeight);
+            view.value = Math.max(LINE_HEIGHT, element.clientHeight);
             width.value = element.clientWidth;
         });
         watcher.observe(element);
@@ -73,35 +73,35 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
         const element = scroller.current;
         if (!element || busy.current || frame.current) return;
         const now = { total: rows.total.peek(), view: view.peek(), wraps: wraps.current };
-        const wanted = Math.round(scrollOf(now, following.peek() ? lastTop(now) : top.peek()));
-        if (Math.abs(element.scrollTop - wanted) > 1) element.scrollTop = wanted;
+        const target = Math.round(scrollOffset(now, following.peek() ? lastTop(now) : top.peek()));
+        if (Math.abs(element.scrollTop - target) > 1) element.scrollTop = target;
         bar.current = element.scrollTop;
     };
     useLayoutEffect(settle);
-    const [first, end] = drawn(scale, at);
-    useEffect(() => rows.want(first, end), [first, end, rows, rows.version.value]);
+    const [first, end] = visibleRange(scale, at);
+    useEffect(() => rows.ensureLoaded(first, end), [first, end, rows, rows.version.value]);
     useLayoutEffect(() => {
         const element = shift.current;
         if (!element) return;
-        let offset = (at - first) * LINE;
+        let offset = (at - first) * LINE_HEIGHT;
         if (look.wrap) {
             const line = /** @type {HTMLElement | undefined} */ (element.children[Math.floor(at) - first]);
-            const wanted = line ? line.offsetTop + (at % 1) * line.offsetHeight : 0;
-            const most = Math.max(0, element.offsetHeight - view.value); // at which the last line is at the lower edge
-            offset = following.value ? most : Math.min(wanted, end === total ? most : wanted);
-            if (busy.current && !following.value && end === total && wanted >= most) following.value = true;
+            const target = line ? line.offsetTop + (at % 1) * line.offsetHeight : 0;
+            const maxOffset = Math.max(0, element.offsetHeight - view.value); // at which the last line is at the lower edge
+            offset = following.value ? maxOffset : Math.min(target, end === total ? maxOffset : target);
+            if (busy.current && !following.value && end === total && target >= maxOffset) following.value = true;
         }
-        place.current = { first, offset };
+        layout.current = { first, offset };
         element.style.transform = `translateY(${Math.round(-offset)}px)`;
     });
     /** The position that is so many pixels further than what is seen, by the heights that lines have. @param {number} pixels */
     const moved = pixels => {
         const lines = /** @type {HTMLElement[]} */ ([...(shift.current?.children ?? [])]);
-        const to = place.current.offset + pixels;
+        const to = layout.current.offset + pixels;
         const index = lines.findLastIndex(line => line.offsetTop <= to);
         const line = lines[index];
-        if (!line) return place.current.first + to / LINE;
-        return place.current.first + index + Math.min(1, (to - line.offsetTop) / line.offsetHeight);
+        if (!line) return layout.current.first + to / LINE_HEIGHT;
+        return layout.current.first + index + Math.min(1, (to - line.offsetTop) / line.offsetHeight);
     };
 
     const scrolled = () => {
@@ -119,9 +119,9 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
             busy.current = setTimeout(() => {
                 busy.current = 0;
                 settle();
-            }, SETTLES);
+            }, SETTLE_DELAY);
             top.value = next;
-            following.value = next >= lastTop(now) - NEAR_THE_END;
+            following.value = next >= lastTop(now) - FOLLOW_DISTANCE;
         });
     };
 
@@ -130,7 +130,7 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
         const line = rows.at(position);
         lines.push(
             line
-                ? Line({
+                ? LogLine({
                       key: position,
                       line,
                       position,
@@ -138,7 +138,7 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
                       began: rows.began.value,
                       matched: rows.matched.has(line.id),
                       chosen: line.id === chosen,
-                      onWhole: () => void rows.whole(line.id),
+                      onWhole: () => void rows.loadFullLine(line.id),
                   })
                 : div(
                       { key: position, class: "log-line" },
@@ -164,7 +164,7 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
             },
         },
         div(
-            { class: "log-height", style: { height: `${heightOf(scale)}px` } },
+            { class: "log-height", style: { height: `${scrollHeight(scale)}px` } },
             div(
                 { class: "log-lines", style: { height: `${view.value}px` } },
                 div({ ref: shift, class: "log-shift" }, lines),
@@ -183,7 +183,7 @@ export const LogLines = component((/** @type {LogLinesProperties} */ properties)
  * @property {boolean} chosen
  * @property {() => void} onWhole
  */
-const Line = component((/** @type {LineProperties} */ { line, position, look, began, matched, chosen, onWhole }) => {
+const LogLine = component((/** @type {LineProperties} */ { line, position, look, began, matched, chosen, onWhole }) => {
     const level = line.level.toLowerCase();
     const time = stamp(line.at, look.times, began, look.times === "ago" ? clock.value / 1000 : 0);
     const column = look.side.indexOf(String(line.rank ?? "none"));
@@ -213,7 +213,7 @@ const Line = component((/** @type {LineProperties} */ { line, position, look, be
                 class: "log-text",
                 style: look.side.length ? { gridColumn: String(Math.max(0, column) + 2) } : undefined,
             },
-            shownText(line.text, matched ? look.marked : ""),
+            renderText(line.text, matched ? look.marked : ""),
             line.cut
                 ? button(
                       { type: "button", class: "log-more", onClick: onWhole },
@@ -229,31 +229,31 @@ const MARKS = /** @type {Record<string, string>} */ ({ WARNING: "W", ERROR: "E",
 
 /**
  * @param {string} text
- * @param {string} wanted
+ * @param {string} term
  */
-function shownText(text, wanted) {
+function renderText(text, term) {
     const parts = pieces(text);
-    const places = wanted ? placesOf(parts.map(one => one.text).join(""), wanted) : [];
-    return withPlaces(parts, places).map((one, at) => {
-        const content = hidden(one.text);
-        if (!one.style && !one.found) return content;
-        const tag = one.found ? mark : span;
-        return tag({ key: at, class: one.style || undefined, style: colours(one.style) }, content);
+    const places = term ? matchesIn(parts.map(piece => piece.text).join(""), term) : [];
+    return splitAtMatches(parts, places).map((piece, at) => {
+        const content = visibleText(piece.text);
+        if (!piece.style && !piece.isMatch) return content;
+        const tag = piece.isMatch ? mark : span;
+        return tag({ key: at, class: piece.style || undefined, style: colours(piece.style) }, content);
     });
 }
 
 /** The colours of the palette of 256, which are the same in both themes. @param {string} style @returns {Record<string, string> | undefined} */
 function colours(style) {
     /** @type {Record<string, string>} */
-    const found = {};
+    const css = {};
     for (const [, on, number] of style.matchAll(/ansi-(on-)?(\d+)/g))
-        if (Number(number) >= 16) found[on ? "backgroundColor" : "color"] = paletteColour(Number(number));
-    return Object.keys(found).length ? found : undefined;
+        if (Number(number) >= 16) css[on ? "backgroundColor" : "color"] = paletteColour(Number(number));
+    return Object.keys(css).length ? css : undefined;
 }
 
 /** @param {string} text */
-function hidden(text) {
-    const longest = Math.max(LONGEST, text.length);
+function visibleText(text) {
+    const longest = Math.max(MAX_LINE_LENGTH, text.length);
     // A tab is no hidden character here.
     return text.includes("\t")
         ? text

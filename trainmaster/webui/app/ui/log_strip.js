@@ -2,10 +2,10 @@
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { csv } from "../lib/files.js";
 import { count, plural } from "../lib/format.js";
-import { LINE, strip } from "../lib/log_window.js";
+import { LINE_HEIGHT, stripRows } from "../lib/log_window.js";
 import { Drawing } from "./canvas.js";
+import { saveFile } from "./download.js";
 import { openDialog } from "./overlay.js";
-import { save } from "./save.js";
 import { component, tags } from "./tags.js";
 
 /** @import { LogRows } from "../api/log_rows.js" */
@@ -31,7 +31,7 @@ export const LogStrip = component((/** @type {LogStripProperties} */ { rows, top
                 /** @type {CanvasRenderingContext2D} */ pen,
                 /** @type {import("./canvas.js").Sheet} */ { width, colour },
             ) => {
-                const share = total ? Math.min(1, height / LINE / total) : 1;
+                const share = total ? Math.min(1, height / LINE_HEIGHT / total) : 1;
                 const from = total ? (top / total) * height : 0;
                 pen.fillStyle = colour("--sunken");
                 pen.fillRect(0, 0, width, height);
@@ -45,7 +45,7 @@ export const LogStrip = component((/** @type {LogStripProperties} */ { rows, top
                     ["matches", "--series-1", half],
                 ])) {
                     pen.fillStyle = colour(name);
-                    for (const [row, value] of strip(bins[kind] ?? [], height).entries())
+                    for (const [row, value] of stripRows(bins[kind] ?? [], height).entries())
                         if (value)
                             pen.fillRect(x + 1, row, kind === "warnings" ? 4 : half - 2, kind === "warnings" ? 1 : 3);
                 }
@@ -55,7 +55,7 @@ export const LogStrip = component((/** @type {LogStripProperties} */ { rows, top
     return div(
         { class: "log-strip" },
         Drawing({
-            label: bins ? said(bins) : "Where the log's errors are is being counted",
+            label: bins ? describe(bins) : "Counting errors in the log",
             height,
             draw,
             onPointer: (_, y, what, event) => {
@@ -67,13 +67,13 @@ export const LogStrip = component((/** @type {LogStripProperties} */ { rows, top
 });
 
 /** @param {readonly number[] | null} values */
-const sum = values => (values ?? []).reduce((all, one) => all + one, 0);
+const sum = values => (values ?? []).reduce((all, value) => all + value, 0);
 
 /** @param {LogBins} bins */
-function said(bins) {
-    const found = [plural(sum(bins.errors), "error"), plural(sum(bins.warnings), "warning")];
-    if (bins.matches) found.push(plural(sum(bins.matches), "match", "matches"));
-    return `Where in the log: ${found.join(", ")}`;
+function describe(bins) {
+    const parts = [plural(sum(bins.errors), "error"), plural(sum(bins.warnings), "warning")];
+    if (bins.matches) parts.push(plural(sum(bins.matches), "match", "matches"));
+    return `In the log: ${parts.join(", ")}`;
 }
 
 /**
@@ -89,13 +89,13 @@ export function showCounts(bins, onShare) {
         return { at, from, lines, warnings: bins.warnings[at], errors: bins.errors[at], matches: bins.matches?.[at] };
     });
     const names = /** @type {const} */ (["lines", "warnings", "errors", "matches"]);
-    const worth = rows.filter(one => one.warnings || one.errors || one.matches);
+    const worth = rows.filter(bin => bin.warnings || bin.errors || bin.matches);
     const file = () =>
-        save(
+        saveFile(
             "log-counts.csv",
             csv(
                 ["from", ...names],
-                rows.map(one => [one.from + 1, ...names.map(name => one[name])]),
+                rows.map(bin => [bin.from + 1, ...names.map(name => bin[name])]),
             ),
             "text/csv",
         );
@@ -105,7 +105,7 @@ export function showCounts(bins, onShare) {
             div(
                 null,
                 worth.length === 0
-                    ? p(null, "There are none.")
+                    ? p(null, "None.")
                     : table(
                           { class: "log-counts" },
                           thead(
@@ -117,9 +117,9 @@ export function showCounts(bins, onShare) {
                           ),
                           tbody(
                               null,
-                              worth.map(one =>
+                              worth.map(bin =>
                                   tr(
-                                      { key: one.at },
+                                      { key: bin.at },
                                       td(
                                           null,
                                           button(
@@ -128,13 +128,13 @@ export function showCounts(bins, onShare) {
                                                   class: "plain",
                                                   onClick: () => {
                                                       close();
-                                                      onShare(one.from / Math.max(1, position - 1));
+                                                      onShare(bin.from / Math.max(1, position - 1));
                                                   },
                                               },
-                                              count(one.from + 1),
+                                              count(bin.from + 1),
                                           ),
                                       ),
-                                      names.map(name => td({ key: name, class: "number" }, count(one[name] ?? null))),
+                                      names.map(name => td({ key: name, class: "number" }, count(bin[name] ?? null))),
                                   ),
                               ),
                           ),

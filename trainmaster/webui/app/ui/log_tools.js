@@ -2,13 +2,13 @@
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
-import { textOf } from "../api/log_rows.js";
+import { downloadText } from "../api/log_rows.js";
 import { count, plural, visible } from "../lib/format.js";
-import { FILTERS, LEVELS, listOf, toggled } from "../lib/log_text.js";
+import { FILTERS, LEVELS, listParam, toggled } from "../lib/log_text.js";
+import { saveFile } from "./download.js";
 import { showCounts } from "./log_strip.js";
-import { Menu, openDialog, toast, toastError } from "./overlay.js";
-import { place, setQuery } from "./router.js";
-import { save } from "./save.js";
+import { copyText, Menu, openDialog, toast, toastError } from "./overlay.js";
+import { location, setQuery } from "./router.js";
 import { component, tags } from "./tags.js";
 
 /** @import { LogRows } from "../api/log_rows.js" */
@@ -16,7 +16,7 @@ import { component, tags } from "./tags.js";
 
 const { button, div, form, input, label, span } = tags;
 
-const PAUSE = 350; // ms of no typing after which is searched
+const DEBOUNCE = 350; // ms of no typing after which is searched
 
 /** @typedef {{ rankIds: number[], agentIds: string[], allocationIds: string[], stdtypes: string[] }} LogFields */
 
@@ -36,8 +36,8 @@ export const LogTools = component((/** @type {LogToolsProperties} */ properties)
         { class: "log-tools", role: "toolbar", "aria-label": "Log" },
         Search(properties),
         div(
-            { class: "log-found" },
-            Found({ rows }),
+            { class: "log-matches" },
+            MatchCount({ rows }),
             button(
                 {
                     type: "button",
@@ -59,13 +59,13 @@ export const LogTools = component((/** @type {LogToolsProperties} */ properties)
             button({ type: "button", onClick: onFirstError }, "First error"),
         ),
         Filters(properties),
-        Views({}),
-        Save(properties),
+        WrapToggle({}),
+        SaveMenu(properties),
     );
 });
 
 const Search = component((/** @type {LogToolsProperties} */ { onFind, field }) => {
-    const { query } = place.value;
+    const { query } = location.value;
     const inForce = query.get("q") ?? "";
     const typed = useSignal(inForce);
     const timer = useRef(0);
@@ -93,7 +93,7 @@ const Search = component((/** @type {LogToolsProperties} */ { onFind, field }) =
                 const text = event.currentTarget.value;
                 typed.value = text;
                 clearTimeout(timer.current);
-                timer.current = setTimeout(() => apply(text), PAUSE);
+                timer.current = setTimeout(() => apply(text), DEBOUNCE);
             },
             onKeyDown: event => {
                 if (event.key === "Enter") {
@@ -104,28 +104,30 @@ const Search = component((/** @type {LogToolsProperties} */ { onFind, field }) =
                 event.preventDefault();
             },
         }),
-        Switch({ name: "regex", text: ".*", label: "Regular expression" }),
-        Switch({ name: "only", text: "only", label: "Only lines that match" }),
+        QueryToggle({ name: "regex", text: ".*", label: "Regular expression" }),
+        QueryToggle({ name: "only", text: "only", label: "Only matching lines" }),
     );
 });
 
-const Switch = component((/** @type {{ name: string, text: string, label: string }} */ { name, text, label: said }) => {
-    const on = place.value.query.has(name);
-    return button(
-        {
-            type: "button",
-            class: "log-switch",
-            "aria-pressed": on,
-            "aria-label": said,
-            title: said,
-            onClick: () => setQuery({ [name]: on ? null : "1", top: null }, { replace: true }),
-        },
-        text,
-    );
-});
+const QueryToggle = component(
+    (/** @type {{ name: string, text: string, label: string }} */ { name, text, label: description }) => {
+        const on = location.value.query.has(name);
+        return button(
+            {
+                type: "button",
+                class: "log-switch",
+                "aria-pressed": on,
+                "aria-label": description,
+                title: description,
+                onClick: () => setQuery({ [name]: on ? null : "1", top: null }, { replace: true }),
+            },
+            text,
+        );
+    },
+);
 
-const Found = component((/** @type {{ rows: LogRows }} */ { rows }) => {
-    if (!place.value.query.get("q")) return span(null, "");
+const MatchCount = component((/** @type {{ rows: LogRows }} */ { rows }) => {
+    if (!location.value.query.get("q")) return span(null, "");
     const matches = rows.matches.value;
     const match = rows.match.value;
     const text =
@@ -143,8 +145,8 @@ const Found = component((/** @type {{ rows: LogRows }} */ { rows }) => {
 
 const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) => {
     const fields = useSignal(/** @type {LogFields | null} */ (null));
-    const { query } = place.value;
-    const read = () => {
+    const { query } = location.value;
+    const loadFields = () => {
         get(`api/v1/tasks/${encodeURIComponent(rows.task)}/logs/fields`).then((/** @type {any} */ answer) => {
             fields.value = answer?.result ?? answer;
         }, toastError);
@@ -158,7 +160,7 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
      * @param {(value: string) => string} [shown]
      */
     const choices = (name, values, shown = value => value) => {
-        const chosen = listOf(query, name);
+        const chosen = listParam(query, name);
         /** @type {MenuItem[]} */
         const items = values.map(value => ({
             text: visible(shown(String(value)), 80),
@@ -166,7 +168,7 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
             stays: true,
             action: () =>
                 setQuery({
-                    [name]: toggled(listOf(place.peek().query, name), String(value)).join(",") || null,
+                    [name]: toggled(listParam(location.peek().query, name), String(value)).join(",") || null,
                     top: null,
                 }),
         }));
@@ -177,15 +179,13 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
                 checked: query.has("side"),
                 action: () => setQuery({ side: query.has("side") ? null : "1" }),
             });
-        return items.length
-            ? items
-            : [{ text: fields.value ? "There is none" : "…", disabled: true, action: () => undefined }];
+        return items.length ? items : [{ text: fields.value ? "None" : "…", disabled: true, action: () => undefined }];
     };
     /** @param {string} name @param {string} word */
     const text = (name, word) => {
-        const chosen = listOf(query, name);
+        const chosen = listParam(query, name);
         return chosen.length
-            ? `${word} ${visible(chosen.map(one => (name === "job" ? jobOf(one) : one)).join(", "), 24)}`
+            ? `${word} ${visible(chosen.map(item => (name === "job" ? jobOf(item) : item)).join(", "), 24)}`
             : word;
     };
     const level = query.get("level") ?? "";
@@ -193,15 +193,15 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
     return div(
         { class: "log-filters" },
         Menu({
-            label: level ? `Level: ${level} and worse` : "Level",
+            label: level ? `Level: ${level} and above` : "Level",
             class: level ? "on" : "",
-            text: level ? `${level} and worse` : "Level",
+            text: level ? `${level} and above` : "Level",
             items: () => [
                 { text: "All levels", checked: !level, action: () => setQuery({ level: null, top: null }) },
-                ...LEVELS.slice(1).map(one => ({
-                    text: one === "CRITICAL" ? "critical" : `${one.toLowerCase()} and worse`,
-                    checked: level === one.toLowerCase(),
-                    action: () => setQuery({ level: one.toLowerCase(), top: null }),
+                ...LEVELS.slice(1).map(lowest => ({
+                    text: lowest === "CRITICAL" ? "critical" : `${lowest.toLowerCase()} and above`,
+                    checked: level === lowest.toLowerCase(),
+                    action: () => setQuery({ level: lowest.toLowerCase(), top: null }),
                 })),
             ],
         }),
@@ -211,10 +211,10 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
                 label: text("rank", "Rank"),
                 class: query.get("rank") ? "on" : "",
                 text: text("rank", "Rank"),
-                onOpen: read,
+                onOpen: loadFields,
                 items: () =>
-                    choices("rank", [...(fields.value?.rankIds ?? []), ...(fields.value ? [-1] : [])], one =>
-                        one === "-1" ? "lines without a rank" : `rank ${one}`,
+                    choices("rank", [...(fields.value?.rankIds ?? []), ...(fields.value ? [-1] : [])], rank =>
+                        rank === "-1" ? "lines without a rank" : `rank ${rank}`,
                     ),
             }),
             Menu({
@@ -222,7 +222,7 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
                 label: text("node", "Node"),
                 class: query.get("node") ? "on" : "",
                 text: text("node", "Node"),
-                onOpen: read,
+                onOpen: loadFields,
                 items: () => choices("node", fields.value?.agentIds ?? []),
             }),
             Menu({
@@ -230,15 +230,16 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
                 label: text("job", "Job"),
                 class: query.get("job") ? "on" : "",
                 text: text("job", "Job"),
-                onOpen: read,
-                items: () => choices("job", fields.value?.allocationIds ?? [], one => `job ${jobOf(one)}`),
+                onOpen: loadFields,
+                items: () =>
+                    choices("job", fields.value?.allocationIds ?? [], allocation => `job ${jobOf(allocation)}`),
             }),
             Menu({
                 key: "stream",
                 label: text("stream", "Stream"),
                 class: query.get("stream") ? "on" : "",
                 text: text("stream", "Stream"),
-                onOpen: read,
+                onOpen: loadFields,
                 items: () => choices("stream", fields.value?.stdtypes ?? []),
             }),
         ],
@@ -247,14 +248,14 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
             class: query.get("since") || query.get("until") ? "on" : "",
             text: "Time",
             items: () => [
-                ...TIMES.map(([way, word]) => ({
+                ...TIMES.map(([mode, word]) => ({
                     text: word,
-                    checked: (query.get("time") ?? "") === way,
-                    action: () => setQuery({ time: way || null }, { replace: true }),
+                    checked: (query.get("time") ?? "") === mode,
+                    action: () => setQuery({ time: mode || null }, { replace: true }),
                 })),
                 { text: "Go to a time …", action: () => void askTime(onTime) },
                 {
-                    text: "Only a span of time …",
+                    text: "Time range …",
                     checked: Boolean(query.get("since") || query.get("until")),
                     action: () => void askSpan(),
                 },
@@ -276,9 +277,9 @@ const Filters = component((/** @type {LogToolsProperties} */ { rows, onTime }) =
 
 const TIMES = /** @type {const} */ ([
     ["", "Time of day"],
-    ["ago", "How long ago"],
-    ["start", "Since the log's beginning"],
-    ["none", "No times"],
+    ["ago", "Relative"],
+    ["start", "Since start"],
+    ["none", "Hidden"],
 ]);
 
 /** The number of a job: allocations are called TASK.NUMBER. @param {string} allocation */
@@ -288,22 +289,22 @@ function jobOf(allocation) {
 
 /** @param {(seconds: number) => void} onTime */
 async function askTime(onTime) {
-    const wanted = signal("");
+    const typed = signal("");
     const answer = await openDialog({
         title: "Go to a time",
-        body: close => timeForm([["At", wanted]], () => close("go")),
+        body: close => timeForm([["At", typed]], () => close("go")),
         actions: [{ text: "Go", answer: "go" }],
     });
-    const at = Date.parse(wanted.value);
+    const at = Date.parse(typed.value);
     if (answer === "go" && !Number.isNaN(at)) onTime(at / 1000);
 }
 
 async function askSpan() {
-    const { query } = place.peek();
-    const since = signal(local(query.get("since")));
-    const until = signal(local(query.get("until")));
+    const { query } = location.peek();
+    const since = signal(toLocalInput(query.get("since")));
+    const until = signal(toLocalInput(query.get("until")));
     const answer = await openDialog({
-        title: "Only a span of time",
+        title: "Time range",
         body: close =>
             timeForm(
                 [
@@ -314,7 +315,7 @@ async function askSpan() {
             ),
         actions: [{ text: "Show", answer: "set" }],
     });
-    if (answer === "set") setQuery({ since: universal(since.value), until: universal(until.value), top: null });
+    if (answer === "set") setQuery({ since: toUtc(since.value), until: toUtc(until.value), top: null });
 }
 
 /**
@@ -348,7 +349,7 @@ function timeForm(fields, onDone) {
 }
 
 /** @param {string | null} moment RFC 3339 */
-function local(moment) {
+function toLocalInput(moment) {
     const at = Date.parse(moment ?? "");
     if (Number.isNaN(at)) return "";
     const when = new Date(at);
@@ -356,15 +357,15 @@ function local(moment) {
 }
 
 /** @param {string} typed */
-function universal(typed) {
+function toUtc(typed) {
     const at = Date.parse(typed);
     return Number.isNaN(at) ? null : new Date(at).toISOString();
 }
 
 // -- views and files --------------------------------------------------------------------------------------------------
 
-const Views = component(() => {
-    const wraps = place.value.query.has("wrap");
+const WrapToggle = component(() => {
+    const wraps = location.value.query.has("wrap");
     return button(
         {
             type: "button",
@@ -377,29 +378,29 @@ const Views = component(() => {
     );
 });
 
-const Save = component((/** @type {LogToolsProperties} */ { rows, command, onShare }) =>
+const SaveMenu = component((/** @type {LogToolsProperties} */ { rows, command, onShare }) =>
     Menu({
         label: "Save or copy",
         text: "Save",
         items: () => [
             {
-                text: "These lines as text",
-                hint: "all that fit the filter",
+                text: "Lines as text",
+                hint: "all that match the filter",
                 action: () => {
-                    toast("The log is being read");
-                    textOf(rows.everything).then(
-                        content => save(`${rows.task}.log`, content, "text/plain"),
+                    toast("Downloading the log");
+                    downloadText(rows.downloadAddress).then(
+                        content => saveFile(`${rows.task}.log`, content, "text/plain"),
                         toastError,
                     );
                 },
             },
             {
-                text: "These lines as JSON",
+                text: "Lines as JSON",
                 hint: "one object a line",
-                action: () => open(rows.everything, "_blank", "noopener"),
+                action: () => open(rows.downloadAddress, "_blank", "noopener"),
             },
-            { text: "Copy a link to this view", action: () => copied(location.href) },
-            { text: "Copy as det", hint: "logs", action: () => copied(command) },
+            { text: "Copy link", action: () => copyText(window.location.href) },
+            { text: "Copy as det", hint: "logs", action: () => copyText(command) },
             {
                 text: "Errors and matches as a table",
                 disabled: rows.bins.value === null,
@@ -411,8 +412,3 @@ const Save = component((/** @type {LogToolsProperties} */ { rows, command, onSha
         ],
     }),
 );
-
-/** @param {string} text */
-function copied(text) {
-    navigator.clipboard.writeText(text).then(() => toast(`Copied: ${text}`), toastError);
-}

@@ -4,18 +4,18 @@
  */
 import { useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
-import { comebacks } from "../api/http.js";
-import { follow } from "../api/live.js";
+import { subscribe } from "../api/live.js";
 import { LogRows } from "../api/log_rows.js";
+import { reconnects } from "../api/state.js";
 import { count, plural, visible } from "../lib/format.js";
-import { askedBy, listOf } from "../lib/log_text.js";
-import { centred, lastTop, revealed } from "../lib/log_window.js";
+import { listParam, logQueryOf } from "../lib/log_text.js";
+import { lastTop, topToCentre, topToReveal } from "../lib/log_window.js";
 import { LogLines } from "./log_lines.js";
 import { LogStrip } from "./log_strip.js";
 import { LogTools } from "./log_tools.js";
 import { toast } from "./overlay.js";
-import { place, setQuery } from "./router.js";
-import { isTyping, Waiting } from "./shell.js";
+import { location, setQuery } from "./router.js";
+import { isTyping, LoadingBar } from "./shell.js";
 import { component, tags } from "./tags.js";
 
 /** @import { LogWindow, WindowLine } from "../../types/api.d.ts" */
@@ -23,8 +23,8 @@ import { component, tags } from "./tags.js";
 
 const { button, div, p, span } = tags;
 
-const AT_MOST_EVERY = 100; // ms between two looks at what has come
-const NOTED = 400; // ms of no scrolling after which the address says where the reader is
+const MIN_REFRESH_INTERVAL = 100; // ms between two looks at what has come
+const POSITION_DELAY = 400; // ms of no scrolling after which the address says where the reader is
 
 /**
  * @typedef {object} LogViewProperties
@@ -33,8 +33,8 @@ const NOTED = 400; // ms of no scrolling after which the address says where the 
  * @property {string} command of det, which shows the same log
  */
 export const LogView = component((/** @type {LogViewProperties} */ { task, live, command }) => {
-    const { query } = place.value;
-    const { filter, search } = askedBy(query);
+    const { query } = location.value;
+    const { filter, search } = logQueryOf(query);
     const rows = useMemo(
         () => new LogRows(task, new URLSearchParams(filter), new URLSearchParams(search)),
         [task, filter, search],
@@ -44,7 +44,7 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
     const following = useSignal(false);
     const field = useRef(/** @type {HTMLInputElement | null} */ (null));
     const chosen = Number(query.get("line")) || null;
-    const scale = () => ({ total: rows.total.peek(), view: view.peek(), wraps: place.peek().query.has("wrap") });
+    const scale = () => ({ total: rows.total.peek(), view: view.peek(), wraps: location.peek().query.has("wrap") });
 
     /**
      * Shows a window's focus.
@@ -56,18 +56,18 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
         if (index < 0) return;
         rows.total.value = Math.max(rows.total.peek(), answer.total);
         following.value = false;
-        top.value = centred(scale(), answer.position + index);
+        top.value = topToCentre(scale(), answer.position + index);
         if (choose) setQuery({ line: String(answer.focus), top: null, find: null }, { replace: true });
     };
     const toTheEnd = () => {
-        rows.admit();
+        rows.revealAll();
         following.value = true;
         rows.skipped.value = null;
         setQuery({ line: null, top: null, find: null }, { replace: true });
-        void rows.look(true);
+        void rows.refresh(true);
     };
     /** @param {Record<string, string | number>} to */
-    const go = to => {
+    const openAt = to => {
         void rows.open(to).then(answer => {
             if (answer) showFocus(answer, false);
         });
@@ -75,29 +75,29 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
     const firstError = () => {
         void rows.open({ find: "error" }).then(answer => {
             if (answer?.focus) showFocus(answer, true);
-            else if (answer) toast("No line of this log is an error, and none is a traceback.");
+            else if (answer) toast("This log has no error and no traceback.");
         });
     };
-    /** @param {"next" | "previous"} way */
-    const find = way => {
+    /** @param {"next" | "previous"} direction */
+    const find = direction => {
         if (!rows.search.has("searchText")) {
             field.current?.focus();
             return;
         }
-        void rows.find(way, Number(place.peek().query.get("line")) || null).then(answer => {
+        void rows.find(direction, Number(location.peek().query.get("line")) || null).then(answer => {
             if (answer?.focus) showFocus(answer, true);
         });
     };
     /** @param {WindowLine} line */
     const choose = line =>
         setQuery(
-            { line: Number(place.peek().query.get("line")) === line.id ? null : String(line.id) },
+            { line: Number(location.peek().query.get("line")) === line.id ? null : String(line.id) },
             { replace: true },
         );
 
     // Where it begins: the address says so; else at a match of the search; else at the end.
     useEffect(() => {
-        const at = place.peek().query;
+        const at = location.peek().query;
         const begin = async () => {
             const [error, line, upper] = [at.get("find") === "error", at.get("line"), at.get("top")];
             if (error) return firstErrorOrEnd();
@@ -105,7 +105,7 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
                 const answer = await rows.open({ around: upper ?? line ?? "" });
                 if (answer?.focus) {
                     showFocus(answer, false);
-                    const index = answer.lines.findIndex(one => one.id === answer.focus);
+                    const index = answer.lines.findIndex(candidate => candidate.id === answer.focus);
                     if (upper) top.value = Math.min(lastTop(scale()), answer.position + index);
                     return;
                 }
@@ -120,13 +120,13 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
             const answer = await rows.open({ find: "error" });
             if (answer?.focus) return showFocus(answer, true);
             if (await rows.open()) following.value = true;
-            toast("No line of this log is an error, and none is a traceback.");
+            toast("This log has no error and no traceback.");
         };
         // At once, and again when a master that was away is back.
-        const back = comebacks.subscribe(() => {
+        const back = reconnects.subscribe(() => {
             if (rows.loaded.peek()) return;
             void begin().then(() => {
-                if (rows.behind) void rows.look(following.peek()); // lines came meanwhile
+                if (rows.outdated) void rows.refresh(following.peek()); // lines came meanwhile
             });
         });
         return () => {
@@ -137,25 +137,25 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
 
     useEffect(() => {
         if (!live) return undefined;
-        let due = 0;
+        let timer = 0;
         let last = 0;
-        const look = () => {
-            if (due) return;
-            due = setTimeout(
+        const refresh = () => {
+            if (timer) return;
+            timer = setTimeout(
                 () => {
-                    due = 0;
+                    timer = 0;
                     last = Date.now();
-                    void rows.look(following.peek());
+                    void rows.refresh(following.peek());
                 },
-                Math.max(0, last + AT_MOST_EVERY - Date.now()),
+                Math.max(0, last + MIN_REFRESH_INTERVAL - Date.now()),
             );
         };
-        const unfollow = follow(`log:${task}`, look);
-        const back = comebacks.subscribe(look);
+        const unfollow = subscribe(`log:${task}`, refresh);
+        const back = reconnects.subscribe(refresh);
         return () => {
             unfollow();
             back();
-            clearTimeout(due);
+            clearTimeout(timer);
         };
     }, [rows, live]);
 
@@ -164,19 +164,19 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
         if (!rows.loaded.value) return undefined;
         const timer = setTimeout(() => {
             const line = rows.at(Math.round(top.value));
-            const now = place.peek().query;
-            const wanted = following.value || !line ? null : String(line.id);
-            if (now.get("top") !== wanted && !(wanted && now.get("line") && !moved.current))
-                setQuery({ top: wanted }, { replace: true });
+            const now = location.peek().query;
+            const topId = following.value || !line ? null : String(line.id);
+            if (now.get("top") !== topId && !(topId && now.get("line") && !moved.current))
+                setQuery({ top: topId }, { replace: true });
             moved.current = true;
-        }, NOTED);
+        }, POSITION_DELAY);
         return () => clearTimeout(timer);
     }, [top.value, following.value, rows.loaded.value]);
     const moved = useRef(false);
 
     /** @param {number} steps from the chosen line, or from the first one in sight */
     const step = steps => {
-        const id = Number(place.peek().query.get("line"));
+        const id = Number(location.peek().query.get("line"));
         let at = -1;
         for (const [position, line] of rows.lines) if (line.id === id) at = position;
         const next = at < 0 ? Math.ceil(top.peek()) : Math.min(rows.total.peek() - 1, Math.max(0, at + steps));
@@ -184,7 +184,7 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
         if (!line) return;
         const now = following.peek() ? lastTop(scale()) : top.peek();
         following.value = false;
-        top.value = revealed(scale(), now, next);
+        top.value = topToReveal(scale(), now, next);
         setQuery({ line: String(line.id) }, { replace: true });
     };
     useEffect(() => {
@@ -198,7 +198,7 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
                 "/": () => field.current?.focus(),
                 n: () => find("next"),
                 N: () => find("previous"),
-                w: () => setQuery({ wrap: place.peek().query.has("wrap") ? null : "1" }, { replace: true }),
+                w: () => setQuery({ wrap: location.peek().query.has("wrap") ? null : "1" }, { replace: true }),
                 f: toTheEnd,
                 j: () => step(1),
                 k: () => step(-1),
@@ -207,12 +207,12 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
                           ArrowDown: () => step(1),
                           ArrowUp: () => step(-1),
                           End: toTheEnd,
-                          Home: () => go({ position: 0 }),
+                          Home: () => openAt({ position: 0 }),
                           Escape: () => setQuery({ line: null }, { replace: true }),
                           Enter: () => {
                               for (const line of rows.lines.values())
-                                  if (line.cut && String(line.id) === place.peek().query.get("line"))
-                                      void rows.whole(line.id);
+                                  if (line.cut && String(line.id) === location.peek().query.get("line"))
+                                      void rows.loadFullLine(line.id);
                           },
                       }
                     : {}),
@@ -226,7 +226,7 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
         return () => document.removeEventListener("keydown", pressed);
     }, [rows]);
 
-    const side = query.has("side") ? listOf(query, "rank") : [];
+    const side = query.has("side") ? listParam(query, "rank") : [];
     const look = {
         marked: query.get("regex") ? "" : (query.get("q") ?? ""),
         wrap: query.has("wrap"),
@@ -235,7 +235,7 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
     };
     const waiting = rows.arrived.value - rows.total.value;
     const skipped = rows.skipped.value;
-    const onShare = (/** @type {number} */ share) => go({ share });
+    const onShare = (/** @type {number} */ share) => openAt({ share });
     return div(
         { class: look.side.length ? "log-view side-by-side" : "log-view", style: { "--ranks": look.side.length } },
         LogTools({
@@ -245,17 +245,17 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
             onFind: find,
             onFirstError: firstError,
             onShare,
-            onTime: seconds => go({ at: seconds }),
+            onTime: seconds => openAt({ at: seconds }),
         }),
-        rows.failed.value ? p({ class: "said", role: "alert" }, visible(rows.failed.value, 500)) : null,
+        rows.failed.value ? p({ class: "error-text", role: "alert" }, visible(rows.failed.value, 500)) : null,
         look.side.length
             ? div(
                   { class: "log-heads" },
                   span(null, ""),
-                  look.side.map(one => span({ key: one }, one === "-1" ? "without a rank" : `rank ${one}`)),
+                  look.side.map(rank => span({ key: rank }, rank === "-1" ? "without a rank" : `rank ${rank}`)),
               )
             : null,
-        rows.loaded.value || rows.failed.value ? null : Waiting({}),
+        rows.loaded.value || rows.failed.value ? null : LoadingBar({}),
         div(
             { class: "log-body" },
             LogLines({ rows, look, top, view, following, chosen, onChoose: choose }),
@@ -276,8 +276,8 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
                       rows.total.value
                           ? `${plural(rows.total.value, "line")}`
                           : filter || search
-                            ? "No line fits."
-                            : "Nothing has been written yet.",
+                            ? "No matching lines."
+                            : "No lines yet.",
                   )
                 : null,
             skipped
@@ -286,7 +286,7 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
                           type: "button",
                           onClick: () => {
                               rows.skipped.value = null;
-                              go({ position: skipped.position });
+                              openAt({ position: skipped.position });
                           },
                       },
                       `${count(skipped.lines)} lines skipped, show`,
@@ -294,7 +294,7 @@ export const LogView = component((/** @type {LogViewProperties} */ { task, live,
                 : null,
             span({ class: "gap" }),
             following.value
-                ? span({ class: "muted" }, live ? "Follows what comes" : "The end of the log")
+                ? span({ class: "muted" }, live ? "Following" : "End of log")
                 : button(
                       { type: "button", onClick: toTheEnd },
                       waiting > 0 ? `${plural(waiting, "new line")} ↓` : "To the end ↓",

@@ -9,36 +9,36 @@ import { component, tags } from "./tags.js";
 
 const { a, blockquote, code, div, em, h2, h3, hr, li, ol, p, pre, strong, table, tbody, td, th, thead, tr, ul } = tags;
 
-const LONGEST = 100_000;
+const MAX_LENGTH = 100_000;
 
 export const Markdown = component((/** @type {{ text: string }} */ { text }) => {
-    const found = useMemo(() => blocks(text), [text]);
+    const parsed = useMemo(() => blocks(text), [text]);
     return div(
         { class: "markdown" },
-        found.map((one, key) => Piece({ key, one })),
+        parsed.map((block, key) => BlockView({ key, block })),
     );
 });
 
-const Piece = component((/** @type {{ one: Block }} */ { one }) => {
-    switch (one.kind) {
+const BlockView = component((/** @type {{ block: Block }} */ { block }) => {
+    switch (block.kind) {
         case "heading":
-            return (one.depth <= 2 ? h2 : h3)(null, words(one.spans));
+            return (block.depth <= 2 ? h2 : h3)(null, words(block.spans));
         case "code":
             return pre(
                 null,
                 code(
                     null,
-                    one.text.split("\n").map(line => `${visible(line, LONGEST)}\n`),
+                    block.text.split("\n").map(line => `${visible(line, MAX_LENGTH)}\n`),
                 ),
             );
         case "quote":
-            return blockquote(null, words(one.spans));
+            return blockquote(null, words(block.spans));
         case "rule":
             return hr(null);
         case "list":
-            return (one.ordered ? ol : ul)(
+            return (block.ordered ? ol : ul)(
                 null,
-                one.items.map((item, key) => li({ key }, words(item))),
+                block.items.map((item, key) => li({ key }, words(item))),
             );
         case "table":
             return table(
@@ -47,12 +47,12 @@ const Piece = component((/** @type {{ one: Block }} */ { one }) => {
                     null,
                     tr(
                         null,
-                        one.head.map((cell, key) => th({ key }, words(cell))),
+                        block.head.map((cell, key) => th({ key }, words(cell))),
                     ),
                 ),
                 tbody(
                     null,
-                    one.rows.map((row, key) =>
+                    block.rows.map((row, key) =>
                         tr(
                             { key },
                             row.map((cell, at) => td({ key: at }, words(cell))),
@@ -61,15 +61,15 @@ const Piece = component((/** @type {{ one: Block }} */ { one }) => {
                 ),
             );
         default:
-            return p(null, words(one.spans));
+            return p(null, words(block.spans));
     }
 });
 
 /** @param {Span[]} spans @returns {Content[]} */
 function words(spans) {
-    return spans.map((one, key) => {
-        const text = visible(one.text, LONGEST);
-        switch (one.kind) {
+    return spans.map((span, key) => {
+        const text = visible(span.text, MAX_LENGTH);
+        switch (span.kind) {
             case "strong":
                 return strong({ key }, text);
             case "em":
@@ -78,7 +78,7 @@ function words(spans) {
                 return code({ key }, text);
             case "link":
                 return a(
-                    { key, href: one.to, rel: "noopener noreferrer", target: "_blank", title: visible(one.to) },
+                    { key, href: span.to, rel: "noopener noreferrer", target: "_blank", title: visible(span.to) },
                     text,
                 );
             default:

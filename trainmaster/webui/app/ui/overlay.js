@@ -14,7 +14,7 @@ const { button, dialog, div, form, h2, li, p, span, ul } = tags;
  * @property {{ text: string, answer: string, dangerous?: boolean, disabled?: () => boolean }[]} [actions] the first is
  *   what Enter does; without any there is only a way out
  * @property {boolean} [wide]
- * @property {boolean} [stays] whether Escape does not close it
+ * @property {boolean} [persistent] whether Escape does not close it
  */
 /** @typedef {Dialog & { id: number, done: (answer: string) => void }} OpenDialog */
 
@@ -23,13 +23,13 @@ let lastId = 0;
 
 /**
  * Opens a dialog above the page. Gives the answer of the action that was chosen, or an empty text for none.
- * @param {Dialog} wanted
+ * @param {Dialog} spec
  * @returns {Promise<string>}
  */
-export function openDialog(wanted) {
-    return new Promise(done => {
+export function openDialog(spec) {
+    return new Promise(resolve => {
         lastId += 1;
-        dialogs.value = [...dialogs.value, { ...wanted, id: lastId, done }];
+        dialogs.value = [...dialogs.value, { ...spec, id: lastId, done: resolve }];
     });
 }
 
@@ -37,7 +37,7 @@ export function openDialog(wanted) {
  * Asks before something that cannot be undone.
  * @param {{ title: string, text: Content, action: string, dangerous?: boolean }} wanted
  */
-export async function confirmed({ title, text, action, dangerous = false }) {
+export async function confirmAction({ title, text, action, dangerous = false }) {
     const body = () => p(null, text);
     return (await openDialog({ title, body, actions: [{ text: action, answer: "yes", dangerous }] })) === "yes";
 }
@@ -45,11 +45,11 @@ export async function confirmed({ title, text, action, dangerous = false }) {
 export const Dialogs = component(() =>
     div(
         null,
-        dialogs.value.map(one => OneDialog({ key: one.id, one })),
+        dialogs.value.map(modal => ModalDialog({ key: modal.id, modal })),
     ),
 );
 
-const OneDialog = component((/** @type {{ one: OpenDialog }} */ { one }) => {
+const ModalDialog = component((/** @type {{ modal: OpenDialog }} */ { modal }) => {
     const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
     const answer = useRef("");
     // Before the effects of what it shows, which may close it at once.
@@ -60,38 +60,38 @@ const OneDialog = component((/** @type {{ one: OpenDialog }} */ { one }) => {
         element.current?.close();
     };
     const ended = () => {
-        dialogs.value = dialogs.value.filter(other => other.id !== one.id);
-        one.done(answer.current);
+        dialogs.value = dialogs.value.filter(other => other.id !== modal.id);
+        modal.done(answer.current);
     };
-    const titled = `dialog-${one.id}`;
+    const titled = `dialog-${modal.id}`;
     return dialog(
         {
             ref: element,
-            class: one.wide ? "dialog wide" : "dialog",
+            class: modal.wide ? "dialog wide" : "dialog",
             "aria-labelledby": titled,
             onClose: ended,
             onCancel: event => {
-                if (one.stays) event.preventDefault();
+                if (modal.persistent) event.preventDefault();
             },
         },
         // A body without actions may bring a form of its own.
-        (one.actions ? form : div)(
+        (modal.actions ? form : div)(
             {
                 class: "dialog-content",
                 onSubmit: (/** @type {SubmitEvent} */ event) => {
                     event.preventDefault();
-                    const first = one.actions?.[0];
+                    const first = modal.actions?.[0];
                     if (first && !first.disabled?.()) close(first.answer);
                 },
             },
-            h2({ id: titled }, one.title),
-            div({ class: "dialog-body" }, one.body(close)),
-            one.stays && !one.actions
+            h2({ id: titled }, modal.title),
+            div({ class: "dialog-body" }, modal.body(close)),
+            modal.persistent && !modal.actions
                 ? null
                 : div(
                       { class: "dialog-actions" },
-                      button({ type: "button", onClick: () => close() }, one.actions?.length ? "Cancel" : "Close"),
-                      one.actions?.map((action, at) =>
+                      button({ type: "button", onClick: () => close() }, modal.actions?.length ? "Cancel" : "Close"),
+                      modal.actions?.map((action, at) =>
                           button(
                               {
                                   key: action.answer,
@@ -117,7 +117,7 @@ const OneDialog = component((/** @type {{ one: OpenDialog }} */ { one }) => {
  * @property {boolean} [checked] for items that are on or off
  * @property {boolean} [disabled]
  * @property {boolean} [dangerous]
- * @property {boolean} [stays] whether the menu stays open, as for several checks in turn
+ * @property {boolean} [keepOpen] whether the menu stays open, as for several checks in turn
  * @property {() => void} action
  */
 
@@ -133,7 +133,7 @@ export const Menu = component(
         const opener = useRef(/** @type {HTMLButtonElement | null} */ (null));
         useEffect(() => {
             if (!open.value) return undefined;
-            placeBelow(opener.current, list.current);
+            positionBelow(opener.current, list.current);
             focusItem(list.current, 0);
             /** @param {Event} event */
             const outside = event => {
@@ -194,7 +194,7 @@ export const Menu = component(
                                       disabled: item.disabled ?? false,
                                       class: item.dangerous ? "dangerous" : "",
                                       onClick: () => {
-                                          if (!item.stays) shut();
+                                          if (!item.keepOpen) shut();
                                           item.action();
                                       },
                                   },
@@ -217,8 +217,8 @@ export const Menu = component(
  */
 function focusItem(list, steps, fromHere = false) {
     const items = [...(list?.querySelectorAll("button") ?? [])].filter(item => !item.disabled);
-    const here = fromHere ? items.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement)) : 0;
-    items[(here + steps + items.length) % items.length]?.focus();
+    const focused = fromHere ? items.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement)) : 0;
+    items[(focused + steps + items.length) % items.length]?.focus();
 }
 
 /**
@@ -226,7 +226,7 @@ function focusItem(list, steps, fromHere = false) {
  * @param {HTMLElement | null} opener
  * @param {HTMLElement | null} list
  */
-export function placeBelow(opener, list) {
+export function positionBelow(opener, list) {
     if (!opener || !list) return;
     const at = opener.getBoundingClientRect();
     const size = list.getBoundingClientRect();
@@ -242,7 +242,7 @@ export function placeBelow(opener, list) {
  * @typedef {object} Toast
  * @property {number} id
  * @property {string} text
- * @property {"said" | "failed"} kind
+ * @property {"info" | "error"} kind
  * @property {{ text: string, run: () => void }} [action]
  */
 
@@ -252,37 +252,64 @@ const TOAST_LIFE = 6000; // ms; what failed stays until it is closed
 /**
  * Says something shortly, at the lower edge.
  * @param {string} text
- * @param {{ kind?: "said" | "failed", action?: { text: string, run: () => void } }} [how]
+ * @param {{ kind?: "info" | "error", action?: { text: string, run: () => void } }} [how]
  */
-export function toast(text, { kind = "said", action } = {}) {
+export function toast(text, { kind = "info", action } = {}) {
     lastId += 1;
     const id = lastId;
     toasts.value = [...toasts.value.slice(-3), { id, text, kind, action }];
-    if (kind === "said") setTimeout(() => dropToast(id), TOAST_LIFE);
+    if (kind === "info") setTimeout(() => dismissToast(id), TOAST_LIFE);
 }
 
-/** @param {unknown} error says what failed, in the API's words */
+/**
+ * Show `message` when a promise is fulfilled, and its error otherwise.
+ * @param {Promise<unknown>} promise
+ * @param {string} message
+ * @returns {Promise<boolean>} whether it was fulfilled
+ */
+export async function act(promise, message) {
+    try {
+        await promise;
+    } catch (error) {
+        toastError(error);
+        return false;
+    }
+    toast(message);
+    return true;
+}
+
+/** @param {string} text */
+export function copyText(text) {
+    return act(navigator.clipboard.writeText(text), `Copied: ${text}`);
+}
+
+/** @param {unknown} error whose message is shown until it is closed */
 export function toastError(error) {
-    toast(error instanceof Error ? error.message : String(error), { kind: "failed" });
+    toast(error instanceof Error ? error.message : String(error), { kind: "error" });
 }
 
 /** @param {number} id */
-function dropToast(id) {
-    toasts.value = toasts.value.filter(one => one.id !== id);
+function dismissToast(id) {
+    toasts.value = toasts.value.filter(message => message.id !== id);
 }
 
 export const Toasts = component(() =>
     div(
         { class: "toasts", role: "status", "aria-live": "polite" },
-        toasts.value.map(one =>
+        toasts.value.map(message =>
             div(
-                { key: one.id, class: `toast ${one.kind}` },
-                span(null, one.text),
-                one.action
-                    ? button({ type: "button", class: "plain", onClick: one.action.run }, one.action.text)
+                { key: message.id, class: `toast ${message.kind}` },
+                span(null, message.text),
+                message.action
+                    ? button({ type: "button", class: "plain", onClick: message.action.run }, message.action.text)
                     : null,
                 button(
-                    { type: "button", class: "plain", "aria-label": "Dismiss", onClick: () => dropToast(one.id) },
+                    {
+                        type: "button",
+                        class: "plain",
+                        "aria-label": "Dismiss",
+                        onClick: () => dismissToast(message.id),
+                    },
                     "✕",
                 ),
             ),

@@ -4,8 +4,8 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { inside, rangePlaces, rangeText, scaleOf } from "../lib/axes.js";
 import { tick, visible } from "../lib/format.js";
 import { cividis, Drawing } from "./canvas.js";
+import { figureExportItems } from "./figure_export.js";
 import { Menu } from "./overlay.js";
-import { figureItems } from "./paper.js";
 import { component, tags } from "./tags.js";
 
 /** @import { Axis, Kinds, Values } from "../lib/axes.js" */
@@ -18,8 +18,8 @@ const TOP = 12;
 const BOTTOM = 12;
 const TITLES = 24; // below, on paper
 const SIDE = 70;
-const SLICE = 1500; // lines drawn between two looks at the pointer
-const GRAB = 14; // pixels beside an axis
+const LINES_PER_FRAME = 1500; // lines drawn between two looks at the pointer
+const GRAB_DISTANCE = 14; // pixels beside an axis
 
 /**
  * @typedef {object} ParallelProperties
@@ -41,38 +41,38 @@ export const Parallel = component(
         const lines = useMemo(() => places(rows, axes, smaller), [rows, axes, smaller]);
         const chosen = useMemo(() => {
             /** @type {Map<number, [number, number]>} */
-            const found = new Map();
+            const selected = new Map();
             for (const [at, axis] of axes.entries()) {
                 const text = ranges[axis.name];
                 const range = text === undefined ? null : rangePlaces(axis, text);
-                if (range) found.set(at, range);
+                if (range) selected.set(at, range);
             }
             const drag = dragged.value;
-            if (drag) found.set(drag.at, [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)]);
-            return found;
+            if (drag) selected.set(drag.at, [Math.min(drag.from, drag.to), Math.max(drag.from, drag.to)]);
+            return selected;
         }, [axes, ranges, dragged.value]);
         const draw = useCallback(
             (/** @type {CanvasRenderingContext2D} */ pen, /** @type {import("./canvas.js").Sheet} */ sheet) => {
                 if (!sheet.paper) width.current = sheet.width;
                 const inChoice = (/** @type {Line} */ line) =>
                     [...chosen].every(([at, [low, high]]) => {
-                        const place = line.places[at] ?? null;
-                        return place !== null && inside(place, low, high);
+                        const position = line.places[at] ?? null;
+                        return position !== null && inside(position, low, high);
                     });
                 const front = lines.filter(inChoice);
                 if (front.length < lines.length) {
                     pen.strokeStyle = sheet.colour("--faded");
                     pen.globalAlpha = 0.25;
                     pen.beginPath();
-                    const kept = new Set(front);
-                    for (const line of lines) if (!kept.has(line)) trace(pen, line, sheet.width, axes.length);
+                    const highlighted = new Set(front);
+                    for (const line of lines) if (!highlighted.has(line)) trace(pen, line, sheet.width, axes.length);
                     pen.stroke();
                     pen.globalAlpha = 1;
                 }
                 let at = 0;
                 const piece = () => {
                     // The good ones last, on top of the others.
-                    for (const end = Math.min(front.length, at + SLICE); at < end; at += 1) {
+                    for (const end = Math.min(front.length, at + LINES_PER_FRAME); at < end; at += 1) {
                         const line = front[at];
                         if (!line) continue;
                         const bold = marked.has(line.id);
@@ -94,13 +94,15 @@ export const Parallel = component(
         );
         /** @param {number} x @param {number} y @param {"move" | "down" | "up" | "leave"} what */
         const onPointer = (x, y, what) => {
-            const place = Math.min(1, Math.max(0, 1 - (y - TOP) / (HEIGHT - TOP - BOTTOM)));
+            const position = Math.min(1, Math.max(0, 1 - (y - TOP) / (HEIGHT - TOP - BOTTOM)));
             const drag = dragged.value;
             if (what === "down") {
-                const at = axes.findIndex((_, one) => Math.abs(axisX(one, axes.length, width.current) - x) < GRAB);
-                if (at >= 0) dragged.value = { at, from: place, to: place };
+                const at = axes.findIndex(
+                    (_, index) => Math.abs(axisX(index, axes.length, width.current) - x) < GRAB_DISTANCE,
+                );
+                if (at >= 0) dragged.value = { at, from: position, to: position };
             } else if (drag && what === "move") {
-                dragged.value = { ...drag, to: place };
+                dragged.value = { ...drag, to: position };
             } else if (drag && what === "up") {
                 dragged.value = null;
                 const axis = axes[drag.at];
@@ -110,15 +112,15 @@ export const Parallel = component(
                 onRanges(wide ? { ...rest, [axis.name]: rangeText(axis, drag.from, drag.to) } : rest);
             }
         };
-        if (axes.length < 2) return div({ class: "muted" }, "Nothing to compare yet: no two trials differ.");
-        const words = `Parallel coordinates of ${lines.length} trials over ${axes.map(one => titleOf(one.name)).join(", ")}. The table below has the same trials.`;
+        if (axes.length < 2) return div({ class: "muted" }, "Nothing to compare yet: all trials have the same values.");
+        const words = `Parallel coordinates of ${lines.length} trials over ${axes.map(axis => titleOf(axis.name)).join(", ")}. The table below lists the same trials.`;
         const columns = ["id", ...axes.map(axis => axis.name)];
         const items = () =>
-            figureItems({
+            figureExportItems({
                 title: `${source}, parallel coordinates`,
                 draw,
                 height: HEIGHT + TITLES,
-                names: columns,
+                columns: columns,
                 rows: () => rows.map(row => columns.map(name => /** @type {Cell} */ (row[name]))),
             });
         return div(
@@ -146,7 +148,7 @@ const Range = component(
             onRanges,
         },
     ) => {
-        const given = ranges[axis.name] ?? "";
+        const range = ranges[axis.name] ?? "";
         const set = (/** @type {string} */ text) => {
             const { [axis.name]: _, ...rest } = ranges;
             onRanges(text && rangePlaces(axis, text) ? { ...rest, [axis.name]: text } : rest);
@@ -156,14 +158,14 @@ const Range = component(
             span({ title: visible(axis.name) }, visible(title, 28)),
             input({
                 type: "text",
-                value: given,
-                placeholder: axis.words
-                    ? axis.words.slice(0, 2).join("|")
+                value: range,
+                placeholder: axis.categories
+                    ? axis.categories.slice(0, 2).join("|")
                     : `${shortTick(axis.low)}..${shortTick(axis.high)}`,
                 "aria-label": `Range of ${visible(title, 60)}`,
                 onChange: event => set(event.currentTarget.value.trim()),
             }),
-            given
+            range
                 ? button({ type: "button", class: "plain", "aria-label": "Any value", onClick: () => set("") }, "×")
                 : null,
         );
@@ -182,11 +184,11 @@ function places(rows, axes, smaller) {
     const goal = axes.at(-1);
     return rows
         .map(row => {
-            const place = goal ? goal.place(row[goal.name]) : null;
+            const position = goal ? goal.position(row[goal.name]) : null;
             return {
                 id: Number(row["id"]),
-                good: place === null ? -1 : smaller ? 1 - place : place,
-                places: axes.map(axis => axis.place(row[axis.name])),
+                good: position === null ? -1 : smaller ? 1 - position : position,
+                places: axes.map(axis => axis.position(row[axis.name])),
             };
         })
         .sort((a, b) => a.good - b.good);
@@ -201,13 +203,13 @@ function axisX(at, count, width) {
 /** @param {CanvasRenderingContext2D} pen @param {Line} line @param {number} width @param {number} count */
 function trace(pen, line, width, count) {
     let open = false;
-    for (const [at, place] of line.places.entries()) {
-        if (place === null) {
+    for (const [at, position] of line.places.entries()) {
+        if (position === null) {
             open = false;
             continue;
         }
         const x = axisX(at, count, width);
-        const y = TOP + (1 - place) * (HEIGHT - TOP - BOTTOM);
+        const y = TOP + (1 - position) * (HEIGHT - TOP - BOTTOM);
         if (open) pen.lineTo(x, y);
         else pen.moveTo(x, y);
         open = true;
@@ -237,13 +239,15 @@ function drawAxes(pen, sheet, axes, chosen) {
             pen.fillRect(x - 5, TOP + (1 - Math.min(1, range[1])) * length, 10, (range[1] - range[0]) * length);
             pen.globalAlpha = 1;
         }
-        const marks = axis.words
-            ? axis.words.map((word, one, all) => /** @type {const} */ ([(one + 0.5) / all.length, word]))
-            : [0, 0.25, 0.5, 0.75, 1].map(place => /** @type {const} */ ([place, shortTick(axis.value(place))]));
+        const marks = axis.categories
+            ? axis.categories.map((word, index, all) => /** @type {const} */ ([(index + 0.5) / all.length, word]))
+            : [0, 0.25, 0.5, 0.75, 1].map(
+                  position => /** @type {const} */ ([position, shortTick(axis.value(position))]),
+              );
         pen.textAlign = at === axes.length - 1 ? "right" : "left";
         pen.textBaseline = "middle";
-        for (const [place, word] of marks.slice(0, 12)) {
-            const y = TOP + (1 - place) * length;
+        for (const [position, word] of marks.slice(0, 12)) {
+            const y = TOP + (1 - position) * length;
             const text = visible(word, 14);
             const left = at === axes.length - 1 ? x - 6 : x + 6;
             pen.strokeStyle = sheet.colour("--back");

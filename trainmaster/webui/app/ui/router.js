@@ -6,7 +6,7 @@ import { computed, signal } from "../../vendor/signals/signals.js";
 
 /**
  * @typedef {object} Route a kind of address; the list is routes.json, which the master reads as well
- * @property {string} path words, and names with a colon for what varies
+ * @property {string} path words, and params with a colon for what varies
  * @property {string} page its module in `pages/`
  * @property {string} [tab] the first of its views, whose modules are called PAGE_VIEW
  * @property {string} [data] the page's one API call
@@ -15,12 +15,12 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  * @property {string[]} [needs] without any of these parameters there is no call
  */
 /**
- * @typedef {object} Place
+ * @typedef {object} PageLocation
  * @property {Route | null} route
- * @property {Record<string, string>} names what stands in the place of the route's names; without a view, the first
+ * @property {Record<string, string>} params values of the route's parameters; without a view, the first one
  * @property {URLSearchParams} query
  * @property {string} path from `/ui/` on
- * @property {string} thing the names that the route requires: of which thing the page is
+ * @property {string} resourceKey the params that the route requires: of which thing the page is
  */
 
 /** The folder `/ui/`. */
@@ -47,32 +47,32 @@ export async function loadModule(load) {
         const mark = `reloaded ${import.meta.url}`;
         if (sessionStorage.getItem(mark)) throw error;
         sessionStorage.setItem(mark, "yes");
-        location.reload();
+        window.location.reload();
         return new Promise(() => undefined);
     }
 }
 
 /** @param {URL} url */
-function placeOf(url) {
+function parseLocation(url) {
     const path = url.pathname.slice(BASE.pathname.length);
-    const parts = path.split("/").filter(Boolean).map(decoded);
+    const parts = path.split("/").filter(Boolean).map(decodeSegment);
     for (const route of routes) {
-        const names = fitting(route, parts);
-        if (!names) continue;
-        if (route.tab) names.tab ??= route.tab;
-        return { route, names, query: url.searchParams, path, thing: thingOf(route, names) };
+        const params = matchRoute(route, parts);
+        if (!params) continue;
+        if (route.tab) params.tab ??= route.tab;
+        return { route, params: params, query: url.searchParams, path, resourceKey: resourceKeyOf(route, params) };
     }
-    return { route: null, names: {}, query: url.searchParams, path, thing: path };
+    return { route: null, params: {}, query: url.searchParams, path, resourceKey: path };
 }
 
-/** @param {Route} route @param {Record<string, string>} names */
-function thingOf(route, names) {
+/** @param {Route} route @param {Record<string, string>} params */
+function resourceKeyOf(route, params) {
     const required = route.path.split("/").filter(part => part.startsWith(":") && !part.endsWith("?"));
-    return required.map(part => names[part.slice(1)]).join("/");
+    return required.map(part => params[part.slice(1)]).join("/");
 }
 
 /** @param {string} text */
-function decoded(text) {
+function decodeSegment(text) {
     try {
         return decodeURIComponent(text);
     } catch {
@@ -84,51 +84,51 @@ function decoded(text) {
  * @param {Route} route
  * @param {string[]} parts
  */
-function fitting(route, parts) {
-    const wanted = route.path.split("/").filter(Boolean);
-    if (parts.length > wanted.length) return null;
+function matchRoute(route, parts) {
+    const segments = route.path.split("/").filter(Boolean);
+    if (parts.length > segments.length) return null;
     /** @type {Record<string, string>} */
-    const names = {};
-    for (const [i, part] of wanted.entries()) {
-        const given = parts[i];
-        if (given === undefined) {
+    const params = {};
+    for (const [i, part] of segments.entries()) {
+        const segment = parts[i];
+        if (segment === undefined) {
             if (!part.endsWith("?")) return null;
         } else if (part.startsWith(":")) {
-            names[part.slice(1).replace(/\?$/, "")] = given;
-        } else if (part !== given) {
+            params[part.slice(1).replace(/\?$/, "")] = segment;
+        } else if (part !== segment) {
             return null;
         }
     }
-    return names;
+    return params;
 }
 
 /** Where the page is. */
-export const place = signal(/** @type {Place} */ (placeOf(new URL(location.href))));
+export const location = signal(/** @type {PageLocation} */ (parseLocation(new URL(window.location.href))));
 /** The page's words of the address bar's last part, as `experiment 5`; pages set it. */
 export const title = signal("");
 /**
  * The address of the page's one API call; the master makes the same one for the shell, so that data travel with the code.
  */
-export const dataAddress = computed(() => addressOfData(place.value));
+export const dataAddress = computed(() => dataAddressOf(location.value));
 
 /**
- * @param {Place} at
- * @param {Record<string, string>} [more] further parameters
+ * @param {PageLocation} at
+ * @param {Record<string, string>} [extra] further parameters
  */
-export function addressOfData(at, more = {}) {
-    const { route, names, query } = at;
+export function dataAddressOf(at, extra = {}) {
+    const { route, params, query } = at;
     if (!route?.data || (route.needs && !route.needs.some(name => query.get(name)))) return "";
     const path = route.data
         .split("/")
-        .map(part => (part.startsWith(":") ? encodeURIComponent(names[part.slice(1)] ?? "") : part))
+        .map(part => (part.startsWith(":") ? encodeURIComponent(params[part.slice(1)] ?? "") : part))
         .join("/");
     /** @type {Record<string, string>} */
-    const given = {};
+    const parameters = {};
     for (const name of route.query ?? []) {
         const value = query.get(name);
-        if (value) given[name] = value;
+        if (value) parameters[name] = value;
     }
-    const words = Object.entries({ ...given, ...route.fixed, ...more }).map(
+    const words = Object.entries({ ...parameters, ...route.fixed, ...extra }).map(
         ([k, v]) => `${k}=${encodeURIComponent(v)}`,
     );
     return path + (words.length ? "?" : "") + words.join("&");
@@ -151,11 +151,11 @@ export function href(path, query = {}) {
  * @param {string} address
  * @param {{ replace?: boolean }} [how]
  */
-export function go(address, { replace = false } = {}) {
+export function navigate(address, { replace = false } = {}) {
     const url = new URL(address, BASE);
     if (replace) history.replaceState(history.state, "", url);
-    else if (url.href !== location.href) history.pushState(null, "", url);
-    place.value = placeOf(url);
+    else if (url.href !== window.location.href) history.pushState(null, "", url);
+    location.value = parseLocation(url);
 }
 
 /**
@@ -164,14 +164,14 @@ export function go(address, { replace = false } = {}) {
  * @param {{ replace?: boolean }} [how]
  */
 export function setQuery(changes, how = {}) {
-    const query = Object.fromEntries(place.value.query);
-    go(href(place.value.path, { ...query, ...changes }), how);
+    const query = Object.fromEntries(location.value.query);
+    navigate(href(location.value.path, { ...query, ...changes }), how);
 }
 
 /** Follows links to the page's own addresses without loading it again. */
-export function followLinks() {
+export function interceptLinks() {
     addEventListener("popstate", () => {
-        place.value = placeOf(new URL(location.href));
+        location.value = parseLocation(new URL(window.location.href));
     });
     document.addEventListener("click", event => {
         if (event.defaultPrevented || event.button !== 0) return;
@@ -183,7 +183,7 @@ export function followLinks() {
         if (url.origin !== BASE.origin || !url.pathname.startsWith(BASE.pathname) || url.pathname.startsWith(files))
             return;
         event.preventDefault();
-        go(url.href);
+        navigate(url.href);
         scrollTo(0, 0);
     });
 }

@@ -4,26 +4,26 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { number, visible } from "../lib/format.js";
 import { sceneOf } from "../lib/rungs.js";
 import { Drawing } from "./canvas.js";
+import { figureExportItems } from "./figure_export.js";
 import { Menu } from "./overlay.js";
-import { figureItems } from "./paper.js";
 import { component, tags } from "./tags.js";
 
 /** @import { Axis } from "../lib/axes.js" */
-/** @import { Figure } from "./paper.js" */
+/** @import { Figure } from "./figure_export.js" */
 /** @import { Dot, DotLook, RungEvent, RungMoment, Scene } from "../lib/rungs.js" */
 /** @import { Sheet } from "./canvas.js" */
 
 const { div, li, p, span, ul } = tags;
 const HEIGHT = 420;
-const NEAR = 14; // pixels
+const HOVER_DISTANCE = 14; // pixels
 
-/** @type {Record<DotLook, { colour: string, words: string }>} */
+/** @type {Record<DotLook, { colour: string, label: string }>} */
 const LOOKS = {
-    running: { colour: "--running", words: "goes on" },
-    passed: { colour: "--live", words: "passed" },
-    stopped: { colour: "--faded", words: "stopped" },
-    top: { colour: "--completed", words: "done, at the top" },
-    failed: { colour: "--failed", words: "failed" },
+    running: { colour: "--running", label: "continues" },
+    passed: { colour: "--live", label: "passed" },
+    stopped: { colour: "--faded", label: "stopped" },
+    top: { colour: "--completed", label: "completed the top rung" },
+    failed: { colour: "--failed", label: "failed" },
 };
 
 /** @param {number} width */
@@ -36,14 +36,14 @@ const boxOf = width => ({ left: 66, top: 40, right: width - 10, bottom: HEIGHT -
  * @property {Axis} axis
  * @property {string} unit
  * @property {string} metric
- * @property {string} told what is to be seen, in words
+ * @property {string} description what is to be seen, in words
  * @property {number} trial the one that is marked; 0: none
  * @property {number} now number of the event that has just happened
  * @property {(trial: number) => void} onPick
- * @property {Pick<Figure, "title" | "names" | "rows">} file what is saved with the drawing
+ * @property {Pick<Figure, "title" | "columns" | "rows">} file what is saved with the drawing
  */
 export const Race = component(
-    (/** @type {RaceProperties} */ { rungs, totals, axis, unit, metric, told, trial, now, onPick, file }) => {
+    (/** @type {RaceProperties} */ { rungs, totals, axis, unit, metric, description, trial, now, onPick, file }) => {
         const over = useSignal(/** @type {Dot | null} */ (null));
         const width = useSignal(0);
         const scene = useMemo(
@@ -53,51 +53,51 @@ export const Race = component(
         const draw = useCallback(
             (/** @type {CanvasRenderingContext2D} */ pen, /** @type {Sheet} */ sheet) => {
                 if (!sheet.paper) width.value = sheet.width;
-                const here = sheet.paper ? sceneOf(rungs, totals, axis, boxOf(sheet.width), unit) : scene;
-                drawRace(pen, sheet, here, metric, event => event.number === now || event.trial === trial);
+                const paperScene = sheet.paper ? sceneOf(rungs, totals, axis, boxOf(sheet.width), unit) : scene;
+                drawRace(pen, sheet, paperScene, metric, event => event.number === now || event.trial === trial);
             },
             [scene, metric, trial, now],
         );
         /** @param {number} atX @param {number} atY @param {string} what */
         const onPointer = (atX, atY, what) => {
-            let best = NEAR;
+            let best = HOVER_DISTANCE;
             /** @type {Dot | null} */
-            let found = null;
+            let nearest = null;
             for (const { x, y, dot } of scene.dots) {
                 const away = Math.hypot(x - atX, y - atY);
                 if (away < best) {
                     best = away;
-                    found = dot;
+                    nearest = dot;
                 }
             }
-            over.value = what === "leave" ? null : found;
-            if (what === "up" && found) onPick(found.event.trial);
+            over.value = what === "leave" ? null : nearest;
+            if (what === "up" && nearest) onPick(nearest.event.trial);
         };
         const pointed = over.value;
         return div(
-            { class: "race" },
+            { class: "rung-race" },
             div(
                 { class: "figure-tools" },
                 Menu({
                     label: "Save the rung race",
                     text: "Save",
                     class: "plain",
-                    items: () => figureItems({ ...file, draw, height: HEIGHT }),
+                    items: () => figureExportItems({ ...file, draw, height: HEIGHT }),
                 }),
             ),
-            Drawing({ label: visible(told, 500), height: HEIGHT, draw, onPointer }),
+            Drawing({ label: visible(description, 500), height: HEIGHT, draw, onPointer }),
             ul(
                 { class: "legend", "aria-hidden": "true" },
                 /** @type {DotLook[]} */ (Object.keys(LOOKS)).map(look =>
-                    li({ key: look }, span({ class: `race-dot ${look === "top" ? "done" : look}` }), LOOKS[look].words),
+                    li({ key: look }, span({ class: `rung-dot ${look === "top" ? "done" : look}` }), LOOKS[look].label),
                 ),
-                li(null, span({ class: "race-cut" }), "cut: now, and how it moved"),
+                li(null, span({ class: "rung-cut" }), "cutoff, with its history"),
             ),
             p(
-                { class: "under-chart muted", "aria-hidden": "true" },
+                { class: "chart-hint muted", "aria-hidden": "true" },
                 pointed
-                    ? `trial ${pointed.event.trial}: ${LOOKS[pointed.look].words}, ${visible(metric, 40)} ${number(pointed.event.value)}, rank ${pointed.event.rank} of ${pointed.event.of} when it came`
-                    : "A click marks the nearest trial.",
+                    ? `trial ${pointed.event.trial}: ${LOOKS[pointed.look].label}, ${visible(metric, 40)} ${number(pointed.event.value)}, rank ${pointed.event.rank} of ${pointed.event.of} on arrival`
+                    : "Click marks the nearest trial.",
             ),
         );
     },
@@ -114,7 +114,7 @@ function drawRace(pen, sheet, scene, metric, ringed) {
     frame(pen, sheet, scene, metric);
     for (const look of /** @type {const} */ (["stopped", "passed", "failed", "running", "top"])) {
         pen.fillStyle = pen.strokeStyle = sheet.colour(LOOKS[look].colour);
-        for (const one of scene.dots) if (one.dot.look === look) mark(pen, one.x, one.y, look, one.leads);
+        for (const point of scene.dots) if (point.dot.look === look) mark(pen, point.x, point.y, look, point.leads);
     }
     cuts(pen, sheet, scene);
     pen.strokeStyle = sheet.colour("--series-2");
@@ -139,12 +139,12 @@ function frame(pen, sheet, scene, metric) {
         pen.fillText(text, 60, y);
     }
     pen.textAlign = "left";
-    for (const { left, right, name, told } of scene.columns) {
+    for (const { left, right, name, note } of scene.columns) {
         line(pen, left - 8, 0, left - 8, sheet.height);
         pen.fillStyle = sheet.colour("--text");
         pen.fillText(visible(name, 40), left, 10, right - left);
         pen.fillStyle = sheet.colour("--muted");
-        pen.fillText(told, left, 26, right - left);
+        pen.fillText(note, left, 26, right - left);
     }
     pen.textAlign = "center";
     pen.save();
@@ -158,8 +158,8 @@ function frame(pen, sheet, scene, metric) {
 function cuts(pen, sheet, scene) {
     pen.strokeStyle = sheet.colour("--text");
     for (const { column, points, now } of scene.cuts) {
-        const place = scene.columns[column];
-        if (!place) continue;
+        const columnBox = scene.columns[column];
+        if (!columnBox) continue;
         pen.globalAlpha = 0.6;
         pen.beginPath();
         let level = points[0]?.[1] ?? now;
@@ -171,7 +171,7 @@ function cuts(pen, sheet, scene) {
         pen.stroke();
         pen.globalAlpha = 1;
         pen.setLineDash([6, 4]);
-        line(pen, place.left, now, place.right, now);
+        line(pen, columnBox.left, now, columnBox.right, now);
         pen.setLineDash([]);
     }
 }

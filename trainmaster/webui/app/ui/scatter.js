@@ -4,8 +4,8 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { scaleOf } from "../lib/axes.js";
 import { number, tick, visible } from "../lib/format.js";
 import { cividis, Drawing } from "./canvas.js";
+import { figureExportItems } from "./figure_export.js";
 import { Menu } from "./overlay.js";
-import { figureItems } from "./paper.js";
 import { component, tags } from "./tags.js";
 
 /** @import { Kinds, Values } from "../lib/axes.js" */
@@ -13,7 +13,7 @@ import { component, tags } from "./tags.js";
 
 const { div, p } = tags;
 const BOX = { left: 66, top: 10, right: 14, bottom: 40 };
-const NEAR = 12; // pixels
+const HOVER_DISTANCE = 12; // pixels
 
 /**
  * @typedef {object} ScatterProperties
@@ -51,8 +51,8 @@ export const Scatter = component(
         const points = useMemo(
             () =>
                 rows.flatMap(row => {
-                    const px = across?.place(row[x]) ?? null;
-                    const py = up?.place(row[y]) ?? null;
+                    const px = across?.position(row[x]) ?? null;
+                    const py = up?.position(row[y]) ?? null;
                     return px === null || py === null ? [] : [{ row, px, py }];
                 }),
             [rows, across, up],
@@ -70,8 +70,10 @@ export const Scatter = component(
                     [across, false],
                     [up, true],
                 ])) {
-                    const marks = axis.words
-                        ? axis.words.slice(0, 8).map(word => /** @type {const} */ ([axis.place(word) ?? 0, word]))
+                    const marks = axis.categories
+                        ? axis.categories
+                              .slice(0, 8)
+                              .map(word => /** @type {const} */ ([axis.position(word) ?? 0, word]))
                         : [0, 0.25, 0.5, 0.75, 1].map(
                               at => /** @type {const} */ ([at, tick(Number(axis.value(at).toPrecision(3)))]),
                           );
@@ -96,7 +98,7 @@ export const Scatter = component(
                 pen.restore();
                 for (const { row, px, py } of points) {
                     const bold = marked.has(Number(row["id"]));
-                    const share = tint?.place(row[colour]) ?? null;
+                    const share = tint?.position(row[colour]) ?? null;
                     pen.fillStyle = bold
                         ? sheet.colour("--series-2")
                         : share === null
@@ -113,9 +115,9 @@ export const Scatter = component(
         );
         /** @param {number} atX @param {number} atY @param {string} what */
         const onPointer = (atX, atY, what) => {
-            let best = NEAR;
+            let best = HOVER_DISTANCE;
             /** @type {Values | null} */
-            let found = null;
+            let nearest = null;
             for (const { row, px, py } of points) {
                 const away = Math.hypot(
                     BOX.left + px * (size.value - BOX.left - BOX.right) - atX,
@@ -123,21 +125,21 @@ export const Scatter = component(
                 );
                 if (away < best) {
                     best = away;
-                    found = row;
+                    nearest = row;
                 }
             }
-            over.value = what === "leave" ? null : found;
-            if (what === "up" && found) onPick(Number(found["id"]));
+            over.value = what === "leave" ? null : nearest;
+            if (what === "up" && nearest) onPick(Number(nearest["id"]));
         };
-        const told = over.value;
-        const words = `${points.length} trials: ${titleOf(y)} over ${titleOf(x)}. The table below has the same trials.`;
+        const hovered = over.value;
+        const words = `${points.length} trials: ${titleOf(y)} over ${titleOf(x)}. The table below lists the same trials.`;
         const columns = ["id", x, y, ...(colour ? [colour] : [])];
         const items = () =>
-            figureItems({
+            figureExportItems({
                 title: `${source}, ${titleOf(y)} over ${titleOf(x)}`,
                 draw,
                 height,
-                names: columns,
+                columns: columns,
                 rows: () => points.map(({ row }) => columns.map(name => /** @type {Cell} */ (row[name]))),
             });
         return div(
@@ -145,16 +147,16 @@ export const Scatter = component(
             div({ class: "figure-tools" }, Menu({ label: "Save the scatter", text: "Save", class: "plain", items })),
             Drawing({ label: visible(words, 300), height, draw, onPointer }),
             p(
-                { class: "under-chart muted", "aria-hidden": "true" },
-                told
-                    ? `trial ${told["id"]}: ${visible(titleOf(x), 40)} ${shown(told[x])}, ${visible(titleOf(y), 40)} ${shown(told[y])}`
-                    : "A click marks the nearest trial.",
+                { class: "chart-hint muted", "aria-hidden": "true" },
+                hovered
+                    ? `trial ${hovered["id"]}: ${visible(titleOf(x), 40)} ${valueText(hovered[x])}, ${visible(titleOf(y), 40)} ${valueText(hovered[y])}`
+                    : "Click marks the nearest trial.",
             ),
         );
     },
 );
 
 /** @param {unknown} value */
-function shown(value) {
+function valueText(value) {
     return typeof value === "number" ? number(value) : visible(String(value ?? "–"), 40);
 }

@@ -1,8 +1,9 @@
 /** The form for a name and a password: of the sign-in page, and of the dialog after a session has ended. */
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
-import { ApiError, sessionEnded } from "../api/http.js";
-import { session, signIn } from "../api/session.js";
+import { ApiError } from "../api/http.js";
+import { signIn } from "../api/session.js";
+import { session, sessionEnded } from "../api/state.js";
 import { component, tags } from "./tags.js";
 
 const { button, div, form, input, label, p } = tags;
@@ -21,28 +22,28 @@ function useCountdown(start) {
 }
 
 export const SignInForm = component((/** @type {{ onDone?: () => void }} */ { onDone }) => {
-    const said = useSignal("");
+    const error = useSignal("");
     const busy = useSignal(false);
     const left = useCountdown(0);
-    const known = session.value?.user?.username ?? "";
+    const username = session.value?.user?.username ?? "";
     /** @param {SubmitEvent & { currentTarget: HTMLFormElement }} event */
-    const sent = async event => {
+    const submit = async event => {
         event.preventDefault();
         event.stopPropagation();
-        const given = new FormData(event.currentTarget);
+        const fields = new FormData(event.currentTarget);
         busy.value = true;
-        said.value = "";
+        error.value = "";
         try {
-            await signIn({ username: String(given.get("username")), password: String(given.get("password")) });
+            await signIn({ username: String(fields.get("username")), password: String(fields.get("password")) });
             onDone?.();
-        } catch (error) {
-            said.value = error instanceof ApiError ? error.message : String(error);
-            if (error instanceof ApiError) left.value = error.seconds;
+        } catch (failure) {
+            error.value = failure instanceof ApiError ? failure.message : String(failure);
+            if (failure instanceof ApiError) left.value = failure.seconds;
         }
         busy.value = false;
     };
     return form(
-        { class: "sign-in-form", onSubmit: sent },
+        { class: "sign-in-form", onSubmit: submit },
         label(
             null,
             "Name",
@@ -50,19 +51,19 @@ export const SignInForm = component((/** @type {{ onDone?: () => void }} */ { on
                 name: "username",
                 autocomplete: "username",
                 required: true,
-                autofocus: !known,
-                defaultValue: known,
+                autofocus: !username,
+                defaultValue: username,
             }),
         ),
         label(
             null,
             "Password",
-            input({ name: "password", type: "password", autocomplete: "current-password", autofocus: known !== "" }),
+            input({ name: "password", type: "password", autocomplete: "current-password", autofocus: username !== "" }),
         ),
         div(
-            { role: "alert", class: "said" },
-            said.value
-                ? p(null, left.value > 0 ? `Too many attempts have failed. Try again in ${left.value} s.` : said.value)
+            { role: "alert", class: "error-text" },
+            error.value
+                ? p(null, left.value > 0 ? `Too many failed attempts. Try again in ${left.value} s.` : error.value)
                 : null,
         ),
         button({ class: "primary", disabled: busy.value || left.value > 0 }, "Sign in"),
@@ -70,7 +71,7 @@ export const SignInForm = component((/** @type {{ onDone?: () => void }} */ { on
 });
 
 /** The form in a dialog, which closes when somebody is signed in again, or nobody is any more. */
-export const SignInAgain = component((/** @type {{ close: () => void }} */ { close }) => {
+export const SignInDialog = component((/** @type {{ close: () => void }} */ { close }) => {
     useEffect(() => {
         if (!sessionEnded.value) close();
     }, [sessionEnded.value]);

@@ -8,33 +8,33 @@ import { component, tags } from "./tags.js";
 
 const { button, div, li, ol, p, span } = tags;
 
-const AT_ONCE = 3000; // lines; more on demand
-const AROUND = 3; // unchanged lines that are shown beside a change
-const LONGEST = 2000; // characters of a line
+const LINE_LIMIT = 3000; // lines; more on demand
+const CONTEXT_LINES = 3; // unchanged lines that are shown beside a change
+const MAX_LINE_LENGTH = 2000; // characters of a line
 
 export const SourceText = component((/** @type {{ text: string, label: string }} */ { text, label }) => {
-    const most = useSignal(AT_ONCE);
+    const lineLimit = useSignal(LINE_LIMIT);
     const lines = useMemo(() => {
-        const found = text.split("\n");
-        if (found.at(-1) === "") found.pop();
-        return found;
+        const rows = text.split("\n");
+        if (rows.at(-1) === "") rows.pop();
+        return rows;
     }, [text]);
-    if (lines.length === 0) return p({ class: "muted" }, "It is empty.");
+    if (lines.length === 0) return p({ class: "muted" }, "This file is empty.");
     return div(
         { class: "source", tabIndex: 0, role: "region", "aria-label": visible(label, 200) },
         ol(
             null,
-            lines.slice(0, most.value).map((line, at) => li({ key: at }, span(null, shown(line)))),
+            lines.slice(0, lineLimit.value).map((line, at) => li({ key: at }, span(null, visibleLine(line)))),
         ),
-        lines.length > most.value
+        lines.length > lineLimit.value
             ? button(
                   {
                       type: "button",
                       onClick: () => {
-                          most.value += AT_ONCE * 4;
+                          lineLimit.value += LINE_LIMIT * 4;
                       },
                   },
-                  `${plural(lines.length - most.value, "more line")}: show`,
+                  `${plural(lines.length - lineLimit.value, "more line")}: show`,
               )
             : null,
     );
@@ -43,19 +43,20 @@ export const SourceText = component((/** @type {{ text: string, label: string }}
 export const Difference = component((/** @type {{ lines: Line[], same: string }} */ { lines, same }) => {
     const all = useSignal(false);
     const near = useMemo(() => {
-        const found = new Set();
+        const indexes = new Set();
         for (const [at, line] of lines.entries()) {
             if (line.kind === "same") continue;
-            for (let one = at - AROUND; one <= at + AROUND; one += 1) found.add(one);
+            for (let index = at - CONTEXT_LINES; index <= at + CONTEXT_LINES; index += 1) indexes.add(index);
         }
-        return found;
+        return indexes;
     }, [lines]);
     if (near.size === 0) return p({ class: "muted" }, same);
     /** @type {import("../../types/tags.d.ts").Content[]} */
     const rows = [];
     let hidden = 0;
     const gap = (/** @type {number} */ at) => {
-        if (hidden) rows.push(li({ key: `gap-${at}`, class: "gap-line muted" }, `… ${plural(hidden, "same line")}`));
+        if (hidden)
+            rows.push(li({ key: `gap-${at}`, class: "hidden-lines muted" }, `… ${plural(hidden, "unchanged line")}`));
         hidden = 0;
     };
     for (const [at, line] of lines.entries()) {
@@ -70,7 +71,7 @@ export const Difference = component((/** @type {{ lines: Line[], same: string }}
                 { key: at, class: line.kind },
                 span({ class: "line-number", "aria-hidden": "true" }, String(line.after ?? line.before ?? "")),
                 span({ class: "sign" }, sign),
-                span(null, shown(line.text)),
+                span(null, visibleLine(line.text)),
             ),
         );
     }
@@ -93,10 +94,10 @@ export const Difference = component((/** @type {{ lines: Line[], same: string }}
 });
 
 /** @param {string} line */
-function shown(line) {
+function visibleLine(line) {
     // A tab is no hidden character here.
     return line
         .split("\t")
-        .map(part => visible(part, LONGEST))
+        .map(part => visible(part, MAX_LINE_LENGTH))
         .join("    ");
 }

@@ -1,33 +1,38 @@
 /** Events with their reasons, one below the other. */
 import { visible } from "../lib/format.js";
-import { Ago } from "./cells.js";
+import { RelativeTime } from "./cells.js";
 import { href } from "./router.js";
 import { component, tags } from "./tags.js";
 
 /**
  * @typedef {{ at: number, trial?: number | null, subject: string, event: string, before: string, after: string,
- *   why: string, decisions: string[] }} Happening `at`: seconds since 1970
+ *   why: string, decisions: string[] }} TimelineEvent `at`: seconds since 1970
  */
 
 const { a, div, li, ol, p, span } = tags;
 
 /** `race`: the address of what the search knew when it stopped a trial, where it compares trials at rungs. */
 export const StoryList = component(
-    (/** @type {{ events: readonly Happening[], race?: (one: Happening) => string | null }} */ { events, race }) =>
+    (
+        /** @type {{ events: readonly TimelineEvent[], race?: (event: TimelineEvent) => string | null }} */ {
+            events,
+            race,
+        },
+    ) =>
         ol(
             { class: "story" },
-            events.map((one, at) =>
+            events.map((event, at) =>
                 li(
                     { key: at },
-                    span({ class: "story-when" }, Ago({ seconds: one.at })),
+                    span({ class: "story-when" }, RelativeTime({ seconds: event.at })),
                     div(
                         null,
-                        one.trial ? [a({ href: href(`trials/${one.trial}`) }, `trial ${one.trial}`), " "] : null,
-                        span({ class: "story-what" }, wordsOf(one)),
-                        one.why ? p(null, visible(one.why, 1000)) : null,
-                        Known({ to: (one.subject === "search" && one.event === "Stop" && race?.(one)) || "" }),
-                        one.decisions.map((decision, place) =>
-                            p({ key: place, class: "muted" }, `→ ${visible(decision, 1000)}`),
+                        event.trial ? [a({ href: href(`trials/${event.trial}`) }, `trial ${event.trial}`), " "] : null,
+                        span({ class: "story-what" }, eventText(event)),
+                        event.why ? p(null, visible(event.why, 1000)) : null,
+                        RaceLink({ to: (event.subject === "search" && event.event === "Stop" && race?.(event)) || "" }),
+                        event.decisions.map((decision, index) =>
+                            p({ key: index, class: "muted" }, `→ ${visible(decision, 1000)}`),
                         ),
                     ),
                 ),
@@ -35,19 +40,19 @@ export const StoryList = component(
         ),
 );
 
-const Known = component((/** @type {{ to: string }} */ { to }) =>
-    to ? a({ href: to }, "What did the search know?") : null,
+const RaceLink = component((/** @type {{ to: string }} */ { to }) =>
+    to ? a({ href: to }, "See this decision in the rung race") : null,
 );
 
 /** What happened, in words; events that have none here are told by their names. */
-const WORDS = new Map([
-    ["search started", "the search began"],
+const EVENT_TEXTS = new Map([
+    ["search started", "search started"],
     ["search Create", "proposed by the search"],
     ["search Stop", "stopped by the search"],
-    ["search Shutdown", "the search has all that it wants"],
+    ["search Shutdown", "search completed"],
     ["trial Created", "created"],
-    ["trial Stop", "asked to stop"],
-    ["trial AllocationEnded", "its job ended"],
+    ["trial Stop", "stop requested"],
+    ["trial AllocationEnded", "job ended"],
     ["trial Pause", "paused"],
     ["trial Activate", "activated"],
     ["experiment Pause", "paused"],
@@ -56,11 +61,13 @@ const WORDS = new Map([
     ["experiment Kill", "killed"],
 ]);
 
-/** @param {Happening} one */
-function wordsOf(one) {
-    const words = WORDS.get(`${one.subject} ${one.event}`);
-    const event = visible(one.event.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase(), 60);
+/** @param {TimelineEvent} event */
+function eventText(event) {
+    const words = EVENT_TEXTS.get(`${event.subject} ${event.event}`);
+    const name = visible(event.event.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase(), 60);
     const change =
-        one.before && one.before !== one.after ? `: ${one.before.toLowerCase()} → ${one.after.toLowerCase()}` : "";
-    return `${words ?? `${visible(one.subject, 30)} ${event}`}${change.replaceAll("_", " ")}`;
+        event.before && event.before !== event.after
+            ? `: ${event.before.toLowerCase()} → ${event.after.toLowerCase()}`
+            : "";
+    return `${words ?? `${visible(event.subject, 30)} ${name}`}${change.replaceAll("_", " ")}`;
 }

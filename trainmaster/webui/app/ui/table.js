@@ -7,7 +7,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef } from "../../vendor/preact
 import { Component, createElement } from "../../vendor/preact/preact.js";
 import { signal, useComputed, useSignal } from "../../vendor/signals/signals.js";
 import { toast } from "./overlay.js";
-import { go, href } from "./router.js";
+import { href, navigate } from "./router.js";
 import { isTyping } from "./shell.js";
 import { component, tags } from "./tags.js";
 
@@ -33,7 +33,7 @@ const { a, button, col, colgroup, div, input, table, tbody, td, th, thead, tr } 
  * @property {{ readonly value: number }} total
  * @property {{ readonly value: number }} version counts changes
  * @property {(index: number) => R | undefined} at undefined for a row that is still on its way
- * @property {(from: number, to: number) => void} want
+ * @property {(from: number, to: number) => void} ensureLoaded
  */
 /**
  * @template R
@@ -49,11 +49,11 @@ const { a, button, col, colgroup, div, input, table, tbody, td, th, thead, tr } 
  * @property {Signal<number>} [first] is told the first row in sight
  */
 
-const ROW = 28; // pixels, as --row in the style
-const HEAD = 30;
+const ROW_HEIGHT = 28; // pixels, as --row in the style
+const HEAD_HEIGHT = 30;
 const OVERSCAN = 6; // rows beyond the edges
-const STEP = 4; // rows by which the drawn ones move at once
-const MARKS = 32; // pixels of the column of marks
+const ROW_STEP = 4; // rows by which the drawn ones move at once
+const MARK_WIDTH = 32; // pixels of the column of marks
 
 /**
  * Rows that are all there.
@@ -77,7 +77,7 @@ export function fixedRows(list) {
             },
         },
         at: index => list.value[index],
-        want: () => undefined,
+        ensureLoaded: () => undefined,
     };
 }
 
@@ -90,13 +90,13 @@ export function fixedRows(list) {
  * @returns {Rows<R>}
  */
 export function useRows(list, question = "") {
-    const { kept, rows } = useMemo(() => {
-        const kept = signal(list);
-        return { kept, rows: fixedRows(kept) };
+    const { kept: source, rows } = useMemo(() => {
+        const source = signal(list);
+        return { kept: source, rows: fixedRows(source) };
     }, [question]);
     useEffect(() => {
-        kept.value = list;
-    }, [kept, list]);
+        source.value = list;
+    }, [source, list]);
     return rows;
 }
 
@@ -115,26 +115,26 @@ const Grid = component((/** @type {TableProperties<any>} */ properties) => {
     const room = useSignal(30); // rows that fit
     const cursor = useSignal(-1);
     const total = rows.total.value;
-    const bottom = useComputed(() => top.value + room.value + 2 * OVERSCAN + STEP);
+    const bottom = useComputed(() => top.value + room.value + 2 * OVERSCAN + ROW_STEP);
     void rows.version.value;
 
-    const look = () => {
+    const measure = () => {
         const element = scroller.current;
         if (!element) return;
-        const seen = Math.floor(element.scrollTop / ROW);
-        room.value = Math.ceil((element.clientHeight - HEAD) / ROW);
-        top.value = Math.max(0, Math.floor((seen - OVERSCAN) / STEP) * STEP);
-        if (first) first.value = seen;
-        rows.want(top.value, bottom.value);
+        const firstVisible = Math.floor(element.scrollTop / ROW_HEIGHT);
+        room.value = Math.ceil((element.clientHeight - HEAD_HEIGHT) / ROW_HEIGHT);
+        top.value = Math.max(0, Math.floor((firstVisible - OVERSCAN) / ROW_STEP) * ROW_STEP);
+        if (first) first.value = firstVisible;
+        rows.ensureLoaded(top.value, bottom.value);
     };
     useEffect(() => {
         const element = scroller.current;
         if (!element) return undefined;
-        const watcher = new ResizeObserver(look);
+        const watcher = new ResizeObserver(measure);
         watcher.observe(element);
         return () => watcher.disconnect();
     }, [rows]);
-    useEffect(look, [rows, total]);
+    useEffect(measure, [rows, total]);
     useRememberedScroll(scroller, rows, total);
 
     /** @param {number} index */
@@ -143,10 +143,10 @@ const Grid = component((/** @type {TableProperties<any>} */ properties) => {
         cursor.value = at;
         const element = scroller.current;
         if (!element) return;
-        const y = at * ROW;
-        const seen = element.clientHeight - HEAD;
+        const y = at * ROW_HEIGHT;
+        const viewHeight = element.clientHeight - HEAD_HEIGHT;
         if (y < element.scrollTop) element.scrollTop = y;
-        else if (y + ROW > element.scrollTop + seen) element.scrollTop = y + ROW - seen;
+        else if (y + ROW_HEIGHT > element.scrollTop + viewHeight) element.scrollTop = y + ROW_HEIGHT - viewHeight;
     };
     /** @param {number} index */
     const mark = index => {
@@ -176,25 +176,25 @@ const Grid = component((/** @type {TableProperties<any>} */ properties) => {
             const page = Math.max(1, room.value - 2);
             const inside = scroller.current?.contains(/** @type {Node} */ (event.target));
             const onControl = event.target instanceof Element && event.target.closest("a, button, input");
-            const here = cursor.value;
+            const index = cursor.value;
             /** @type {Record<string, () => void>} */
-            const anywhere = { j: () => move(here + 1), k: () => move(here - 1), x: () => mark(here) };
+            const anywhere = { j: () => move(index + 1), k: () => move(index - 1), x: () => mark(index) };
             /** @type {Record<string, () => void>} */
             const within = {
-                ArrowDown: () => move(here + 1),
-                ArrowUp: () => move(here - 1),
-                PageDown: () => move(here + page),
-                PageUp: () => move(here - page),
+                ArrowDown: () => move(index + 1),
+                ArrowUp: () => move(index - 1),
+                PageDown: () => move(index + page),
+                PageUp: () => move(index - page),
                 Home: () => move(0),
                 End: () => move(rows.total.value - 1),
-                " ": () => mark(here),
+                " ": () => mark(index),
             };
             const act = anywhere[event.key] ?? (inside && !onControl ? within[event.key] : undefined);
             if (act) act();
-            else if (event.key === "Enter" && here >= 0 && !onControl) {
-                const row = rows.at(here);
+            else if (event.key === "Enter" && index >= 0 && !onControl) {
+                const row = rows.at(index);
                 if (!row || !address) return;
-                go(address(row));
+                navigate(address(row));
             } else return;
             event.preventDefault();
         };
@@ -208,7 +208,7 @@ const Grid = component((/** @type {TableProperties<any>} */ properties) => {
         const row = rows.at(at);
         const marked = row !== undefined && (marks?.value.has(rowKey(row)) ?? false);
         drawn.push(
-            createElement(/** @type {any} */ (Line), {
+            createElement(/** @type {any} */ (TableRow), {
                 key: at,
                 at,
                 row,
@@ -224,9 +224,9 @@ const Grid = component((/** @type {TableProperties<any>} */ properties) => {
         );
     }
     // Narrower than this, it scrolls sideways.
-    const least = columns.reduce((sum, one) => sum + one.width, marks ? MARKS : 0);
+    const least = columns.reduce((sum, column) => sum + column.width, marks ? MARK_WIDTH : 0);
     return div(
-        { class: "table", ref: scroller, onScroll: look },
+        { class: "table", ref: scroller, onScroll: measure },
         table(
             {
                 role: "grid",
@@ -242,58 +242,65 @@ const Grid = component((/** @type {TableProperties<any>} */ properties) => {
             },
             colgroup(
                 null,
-                marks ? col({ style: { width: `${MARKS}px` } }) : null,
-                columns.map((one, at) => col({ key: one.key, style: { width: at === 0 ? "auto" : `${one.width}px` } })),
+                marks ? col({ style: { width: `${MARK_WIDTH}px` } }) : null,
+                columns.map((column, at) =>
+                    col({ key: column.key, style: { width: at === 0 ? "auto" : `${column.width}px` } }),
+                ),
             ),
             thead(
                 null,
                 tr(
                     { "aria-rowindex": 1 },
                     marks ? th({ class: "mark" }, MarkAll({ marks })) : null,
-                    columns.map(column => Head({ key: column.key, column, sort, onSort })),
+                    columns.map(column => ColumnHead({ key: column.key, column, sort, onSort })),
                 ),
             ),
             tbody(
                 null,
-                tr({ key: "above", class: "spacer", "aria-hidden": "true", style: { height: `${top.value * ROW}px` } }),
+                tr({
+                    key: "above",
+                    class: "spacer",
+                    "aria-hidden": "true",
+                    style: { height: `${top.value * ROW_HEIGHT}px` },
+                }),
                 drawn,
                 tr({
                     key: "below",
                     class: "spacer",
                     "aria-hidden": "true",
-                    style: { height: `${Math.max(0, total - end) * ROW}px` },
+                    style: { height: `${Math.max(0, total - end) * ROW_HEIGHT}px` },
                 }),
             ),
         ),
     );
 });
 
-const Head = component(
+const ColumnHead = component(
     (
         /** @type {{ column: Column<any>, sort: string, onSort?: (sort: string) => void }} */ { column, sort, onSort },
     ) => {
         const parts = sort.split(",").filter(Boolean);
-        const mine = parts.find(part => part.replace(/^-/, "") === column.key);
-        const way = mine === undefined ? "none" : mine.startsWith("-") ? "descending" : "ascending";
+        const term = parts.find(part => part.replace(/^-/, "") === column.key);
+        const direction = term === undefined ? "none" : term.startsWith("-") ? "descending" : "ascending";
         /** @param {MouseEvent} event */
         const clicked = event => {
             const up = column.key;
             const down = `-${column.key}`;
-            const [one, two] = column.falling ? [down, up] : [up, down];
-            const next = mine === undefined ? one : mine === one ? two : "";
-            const others = event.shiftKey ? parts.filter(part => part !== mine) : [];
+            const [firstSort, two] = column.falling ? [down, up] : [up, down];
+            const next = term === undefined ? firstSort : term === firstSort ? two : "";
+            const others = event.shiftKey ? parts.filter(part => part !== term) : [];
             onSort?.([...others, next].filter(Boolean).join(","));
         };
-        const arrow = way === "none" ? "" : way === "ascending" ? " ↑" : " ↓";
+        const arrow = direction === "none" ? "" : direction === "ascending" ? " ↑" : " ↓";
         return th(
-            { scope: "col", class: column.align ?? "", "aria-sort": way },
+            { scope: "col", class: column.align ?? "", "aria-sort": direction },
             column.unsorted || !onSort
                 ? column.title
                 : button(
                       {
                           type: "button",
                           class: "plain",
-                          title: `${column.title}: sort; with Shift by several`,
+                          title: `${column.title}: sort, Shift adds a column`,
                           onClick: clicked,
                       },
                       column.title,
@@ -315,11 +322,11 @@ const MarkAll = component((/** @type {{ marks: Signal<Map<string | number, any>>
     }),
 );
 
-/** @typedef {{ at: number, row: any, columns: Column<any>[], marked: boolean, markable: boolean, current: boolean, mark: (at: number) => void, markTo: (at: number) => void, move: (at: number) => void, version: number }} LineProperties */
+/** @typedef {{ at: number, row: any, columns: Column<any>[], marked: boolean, markable: boolean, current: boolean, mark: (at: number) => void, markTo: (at: number) => void, move: (at: number) => void, version: number }} TableRowProperties */
 
-/** One row; drawn again only when it has changed. @extends {Component<LineProperties>} */
-class Line extends Component {
-    /** @param {LineProperties} next */
+/** One row; drawn again only when it has changed. @extends {Component<TableRowProperties>} */
+class TableRow extends Component {
+    /** @param {TableRowProperties} next */
     shouldComponentUpdate(next) {
         const now = this.props;
         return (
@@ -336,7 +343,7 @@ class Line extends Component {
             return tr(
                 { class: "pending", "aria-rowindex": at + 2 },
                 markable ? td(null) : null,
-                columns.map(one => td({ key: one.key }, "…")),
+                columns.map(column => td({ key: column.key }, "…")),
             );
         }
         return tr(
@@ -366,7 +373,7 @@ class Line extends Component {
                       }),
                   )
                 : null,
-            columns.map(one => td({ key: one.key, class: one.align ?? "" }, one.cell(row))),
+            columns.map(column => td({ key: column.key, class: column.align ?? "" }, column.cell(row))),
         );
     }
 }
@@ -411,7 +418,7 @@ function useRememberedScroll(scroller, rows, total) {
 
 const FEWEST_COMPARED = 2;
 const MOST_COMPARED = 20;
-const AFTER_G = 1500; // ms
+const CHORD_TIMEOUT = 1500; // ms
 
 /**
  * The way to the page that compares what is marked: a link where 2 to 20 are, and the key `c`.
@@ -426,12 +433,12 @@ export const CompareLink = component((/** @type {CompareLinkProperties} */ { kin
         let afterG = -Infinity; // `g c` goes elsewhere
         const pressed = (/** @type {KeyboardEvent} */ event) => {
             if (event.key === "g") afterG = event.timeStamp;
-            if (event.timeStamp - afterG < AFTER_G) return;
+            if (event.timeStamp - afterG < CHORD_TIMEOUT) return;
             if (event.key !== "c" || event.ctrlKey || event.metaKey || event.altKey) return;
             const box = event.target instanceof HTMLInputElement && event.target.type === "checkbox";
             if (isTyping(event.target) && !box) return;
             if (document.querySelector("dialog[open]")) return;
-            if (fits) go(to);
+            if (fits) navigate(to);
             else toast(`Mark ${FEWEST_COMPARED} to ${MOST_COMPARED} ${kind} to compare them; ${ids.length} are marked`);
         };
         document.addEventListener("keydown", pressed);

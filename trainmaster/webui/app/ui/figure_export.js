@@ -2,8 +2,8 @@
 import { csv, json } from "../lib/files.js";
 import { paperWidth, SvgPen } from "../lib/svg_pen.js";
 import { colours, FONT } from "./canvas.js";
+import { saveFile, savePng } from "./download.js";
 import { toastError } from "./overlay.js";
-import { save, savePicture } from "./save.js";
 
 /** @import { Cell } from "../lib/files.js" */
 /** @import { Draw } from "./canvas.js" */
@@ -13,35 +13,35 @@ import { save, savePicture } from "./save.js";
  * @property {string} title
  * @property {Draw} draw
  * @property {number} height pixels
- * @property {string[]} names of the columns of its values
+ * @property {string[]} columns of the columns of its values
  * @property {() => Cell[][]} rows
  */
 
 /** What a menu offers to save of a figure. @param {Figure} figure */
-export function figureItems(figure) {
-    const { title, names, rows } = figure;
+export function figureExportItems(figure) {
+    const { title, columns, rows } = figure;
     const name = title.replace(/[^\w.-]+/g, "-").slice(0, 60) || "figure";
     /** @param {number} millimetres */
-    const saveSvg = millimetres => () => save(`${name}.svg`, svgOfFigure(figure, millimetres), "image/svg+xml");
+    const saveSvg = millimetres => () => saveFile(`${name}.svg`, svgOfFigure(figure, millimetres), "image/svg+xml");
     return [
         {
             text: "PNG",
             hint: "twice the size",
-            action: () => savePicture(svgOfFigure(figure, 170), `${name}.png`).catch(toastError),
+            action: () => savePng(svgOfFigure(figure, 170), `${name}.png`).catch(toastError),
         },
         { text: "SVG, one column", hint: "85 mm", action: saveSvg(85) },
         { text: "SVG, two columns", hint: "170 mm", action: saveSvg(170) },
-        { text: "CSV", hint: "its values", action: () => save(`${name}.csv`, csv(names, rows()), "text/csv") },
+        { text: "CSV", hint: "its values", action: () => saveFile(`${name}.csv`, csv(columns, rows()), "text/csv") },
         {
             text: "JSON",
             hint: "its values",
-            action: () => save(`${name}.json`, json(names, rows()), "application/json"),
+            action: () => saveFile(`${name}.json`, json(columns, rows()), "application/json"),
         },
     ];
 }
 
 /** @param {Figure} figure @param {number} millimetres */
-function svgOfFigure({ title, draw, height, names, rows }, millimetres) {
+function svgOfFigure({ title, draw, height, columns, rows }, millimetres) {
     const width = paperWidth(millimetres);
     const pen = new SvgPen(width, height);
     pen.font = FONT;
@@ -61,6 +61,6 @@ function svgOfFigure({ title, draw, height, names, rows }, millimetres) {
     } finally {
         white.remove();
     }
-    const source = `${title} ${location.href}`;
-    return pen.file({ millimetres, title, source, names, rows: rows() });
+    const source = `${title} ${window.location.href}`;
+    return pen.file({ millimetres, title, source, metadata: json(columns, rows()) });
 }

@@ -3,7 +3,7 @@ import { signal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { visible } from "../lib/format.js";
 import { openDialog } from "./overlay.js";
-import { go, href } from "./router.js";
+import { href, navigate } from "./router.js";
 import { component, tags } from "./tags.js";
 
 const { div, input, kbd, li, p, span, table, tbody, td, th, tr, ul } = tags;
@@ -16,36 +16,36 @@ const DEBOUNCE = 120; // ms
 /** @param {Section[]} sections */
 export async function openJump(sections) {
     const typed = signal("");
-    const found = signal(/** @type {Target[]} */ (ofSections(sections, "")));
+    const targets = signal(/** @type {Target[]} */ (matchingSections(sections, "")));
     const chosen = signal(0);
     const nothing = signal("");
     let timer = 0;
     /** @param {string} text */
-    const look = text => {
+    const search = text => {
         typed.value = text;
         chosen.value = 0;
         nothing.value = "";
-        found.value = ofSections(sections, text);
+        targets.value = matchingSections(sections, text);
         clearTimeout(timer);
         timer = setTimeout(async () => {
-            let said = "Nothing found.";
-            const more = await experiments(text).catch(error => {
-                said = String(error.message);
+            let emptyText = "No matches.";
+            const matches = await findExperiments(text).catch(error => {
+                emptyText = String(error.message);
                 return [];
             });
             if (typed.value !== text) return;
-            found.value = [...ofSections(sections, text), ...more, ...trials(text)];
-            nothing.value = said;
+            targets.value = [...matchingSections(sections, text), ...matches, ...trialTargets(text)];
+            nothing.value = emptyText;
         }, DEBOUNCE);
     };
     const answer = await openDialog({
         title: "Jump to",
-        body: close => Box({ found, chosen, nothing, look, close }),
-        actions: [{ text: "Go", answer: "go", disabled: () => found.value.length === 0 }],
+        body: close => JumpBox({ targets, chosen, nothing, search, close }),
+        actions: [{ text: "Go", answer: "go", disabled: () => targets.value.length === 0 }],
     });
     clearTimeout(timer);
-    const target = found.value[chosen.value];
-    if (answer === "go" && target) go(href(target.to));
+    const target = targets.value[chosen.value];
+    if (answer === "go" && target) navigate(href(target.to));
 }
 
 /**
@@ -53,14 +53,14 @@ export async function openJump(sections) {
  * @param {string} text
  * @returns {Target[]}
  */
-function ofSections(sections, text) {
+function matchingSections(sections, text) {
     const word = text.trim().toLowerCase();
-    const fitting = sections.filter(one => one.text.toLowerCase().includes(word));
-    return fitting.map(one => ({ text: one.text, hint: `g ${one.key}`, to: one.to }));
+    const fitting = sections.filter(section => section.text.toLowerCase().includes(word));
+    return fitting.map(section => ({ text: section.text, hint: `g ${section.key}`, to: section.to }));
 }
 
 /** @param {string} text @returns {Target[]} */
-function trials(text) {
+function trialTargets(text) {
     const number = /^(?:trial )?#?(\d{1,10})$/.exec(text.trim().toLowerCase())?.[1];
     if (!number) return [];
     return [
@@ -73,7 +73,7 @@ function trials(text) {
  * @param {string} text
  * @returns {Promise<Target[]>}
  */
-async function experiments(text) {
+async function findExperiments(text) {
     const word = text.trim();
     if (!word) return [];
     const filter = /^#?\d+$/.test(word) ? `id:${word.replace("#", "")} archived:any` : `"${word.replaceAll('"', "")}"`;
@@ -89,39 +89,39 @@ async function experiments(text) {
 }
 
 /** @import { Signal } from "../../vendor/signals/signals.js" */
-const Box = component(
+const JumpBox = component(
     (
-        /** @type {{ found: Signal<Target[]>, chosen: Signal<number>, nothing: Signal<string>, look: (text: string) => void, close: (answer?: string) => void }} */
-        { found, chosen, nothing, look, close },
+        /** @type {{ targets: Signal<Target[]>, chosen: Signal<number>, nothing: Signal<string>, search: (text: string) => void, close: (answer?: string) => void }} */
+        { targets, chosen, nothing, search, close },
     ) => {
         /** @param {KeyboardEvent} event */
         const keys = event => {
             const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-            if (!step || found.value.length === 0) return;
+            if (!step || targets.value.length === 0) return;
             event.preventDefault();
-            chosen.value = (chosen.value + step + found.value.length) % found.value.length;
+            chosen.value = (chosen.value + step + targets.value.length) % targets.value.length;
         };
         return div(
             { class: "jump-box" },
             input({
                 type: "text",
                 role: "combobox",
-                "aria-label": "Experiment, by its number or a part of its name; trial, by its number; or a page",
+                "aria-label": "Number or name of an experiment, number of a trial, or a page",
                 "aria-expanded": true,
                 "aria-controls": "jump-list",
-                "aria-activedescendant": found.value.length ? `jump-${chosen.value}` : undefined,
-                placeholder: "An experiment's number or name, a trial's number, or a page",
+                "aria-activedescendant": targets.value.length ? `jump-${chosen.value}` : undefined,
+                placeholder: "Experiment number or name, trial number, or page",
                 autofocus: true,
                 autocomplete: "off",
-                onInput: event => look(event.currentTarget.value),
+                onInput: event => search(event.currentTarget.value),
                 onKeyDown: keys,
             }),
             ul(
-                { id: "jump-list", role: "listbox", "aria-label": "Where to" },
-                found.value.map((one, at) =>
+                { id: "jump-list", role: "listbox", "aria-label": "Results" },
+                targets.value.map((target, at) =>
                     li(
                         {
-                            key: one.to,
+                            key: target.to,
                             id: `jump-${at}`,
                             role: "option",
                             "aria-selected": at === chosen.value,
@@ -130,12 +130,12 @@ const Box = component(
                                 close("go");
                             },
                         },
-                        span(null, one.text),
-                        span({ class: "muted" }, one.hint),
+                        span(null, target.text),
+                        span({ class: "muted" }, target.hint),
                     ),
                 ),
             ),
-            found.value.length ? null : p({ class: "muted", role: "status" }, nothing.value),
+            targets.value.length ? null : p({ class: "muted", role: "status" }, nothing.value),
         );
     },
 );
@@ -145,17 +145,17 @@ export function showKeys(sections) {
     /** @type {[string, string][]} */
     const keys = [
         ["Ctrl K", "jump to an experiment or a page"],
-        ...sections.map(one => /** @type {[string, string]} */ ([`g ${one.key}`, `go to ${one.text}`])),
+        ...sections.map(section => /** @type {[string, string]} */ ([`g ${section.key}`, `go to ${section.text}`])),
         ["/", "filter the table, search the log"],
         ["j k", "next row, previous row"],
         ["x", "mark the row"],
-        ["c", "compare the marked ones"],
-        ["space ← →", "play and step the rung race; with shift to the next stop"],
+        ["c", "compare the marked rows"],
+        ["space ← →", "play or step the rung race; Shift jumps to the next stop"],
         ["Alt ← →", "move a compared column"],
         ["Enter", "open the row"],
         ["n N", "in a log: next match, previous match"],
-        ["f w", "in a log: follow its end, wrap long lines"],
-        ["?", "this list"],
+        ["f w", "in a log: follow new lines, wrap long lines"],
+        ["?", "show this list"],
     ];
     return openDialog({
         title: "Keys",

@@ -4,11 +4,11 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { duration, exact, number, plural, tick, visible } from "../lib/format.js";
 import { extent, ticks } from "../lib/series.js";
 import { Drawing } from "./canvas.js";
+import { figureExportItems } from "./figure_export.js";
 import { Menu } from "./overlay.js";
-import { figureItems } from "./paper.js";
 import { component, tags } from "./tags.js";
 
-/** @import { Life, PartKind } from "../lib/attempts.js" */
+/** @import { Timeline, PartKind } from "../lib/attempt_timeline.js" */
 /** @import { Values } from "../lib/series.js" */
 
 const { div, li, p, span, ul } = tags;
@@ -19,36 +19,36 @@ const TOP = 8;
 const BAR = 22; // pixels of an attempt
 const AXIS = 24;
 const PLOT = 130;
-const MOST_BARS = 60;
+const MAX_BARS = 60;
 
 const KINDS = /** @type {[PartKind | "saved" | "asked", string][]} */ ([
-    ["wait", "in the queue"],
-    ["run", "at work"],
+    ["wait", "queued"],
+    ["run", "running"],
     ["lost", "lost work"],
     ["limit", "until the time limit"],
     ["saved", "checkpoint"],
-    ["asked", "asked to leave"],
+    ["asked", "preemption requested"],
 ]);
 
 /**
  * @typedef {object} GanttProperties
- * @property {Life} life
+ * @property {Timeline} life
  * @property {{ title: string, at: number[], y: Values } | null} curve a metric; `at` in seconds since 1970
  * @property {string} source whose jobs they are, for files
  */
 export const Gantt = component((/** @type {GanttProperties} */ { life, curve, source }) => {
-    const told = useSignal("");
+    const hint = useSignal("");
     const wide = useSignal(0);
-    const bars = life.bars.slice(-MOST_BARS);
+    const bars = life.bars.slice(-MAX_BARS);
     const rows = bars.length * BAR;
     const height = TOP + rows + AXIS + (curve ? PLOT : 0);
-    const place = (/** @type {number} */ at, /** @type {number} */ width) =>
+    const xOf = (/** @type {number} */ at, /** @type {number} */ width) =>
         LEFT + ((width - LEFT - RIGHT) * (at - life.from)) / Math.max(1, life.to - life.from);
     const range = useMemo(() => (curve ? extent([curve.y]) : null), [curve]);
     const draw = useCallback(
         (/** @type {CanvasRenderingContext2D} */ pen, /** @type {import("./canvas.js").Sheet} */ sheet) => {
             if (!sheet.paper) wide.value = sheet.width;
-            const x = (/** @type {number} */ at) => place(at, sheet.width);
+            const x = (/** @type {number} */ at) => xOf(at, sheet.width);
             pen.textBaseline = "middle";
             drawTime(pen, sheet, life, x, TOP + rows, height - (curve ? AXIS : 0));
             for (const [at, bar] of bars.entries()) {
@@ -73,10 +73,10 @@ export const Gantt = component((/** @type {GanttProperties} */ { life, curve, so
                     pen.fill();
                     pen.stroke();
                 }
-                if (bar.asked !== null) {
+                if (bar.preempted !== null) {
                     pen.beginPath();
-                    pen.moveTo(x(bar.asked), y);
-                    pen.lineTo(x(bar.asked), y + BAR);
+                    pen.moveTo(x(bar.preempted), y);
+                    pen.lineTo(x(bar.preempted), y + BAR);
                     pen.stroke();
                 }
             }
@@ -88,27 +88,28 @@ export const Gantt = component((/** @type {GanttProperties} */ { life, curve, so
     const onPointer = (atX, atY, what) => {
         const bar = bars[Math.floor((atY - TOP) / BAR)];
         const moment = life.from + ((atX - LEFT) / Math.max(1, wide.value - LEFT - RIGHT)) * (life.to - life.from);
-        if (what === "leave" || atX < LEFT) told.value = "";
+        if (what === "leave" || atX < LEFT) hint.value = "";
         else if (bar) {
-            const part = bar.parts.find(one => moment >= one.from && moment <= one.to);
+            const part = bar.parts.find(candidate => moment >= candidate.from && moment <= candidate.to);
             const words = part
-                ? `${KINDS.find(one => one[0] === part.kind)?.[1]} for ${duration(part.to - part.from)}`
+                ? `${KINDS.find(entry => entry[0] === part.kind)?.[1]} for ${duration(part.to - part.from)}`
                 : "";
-            told.value = `job ${bar.attempt.attempt} ${words}; ${exact(moment * 1000)}`;
+            hint.value = `job ${bar.attempt.attempt} ${words}; ${exact(moment * 1000)}`;
         } else if (curve) {
             const next = curve.at.findIndex(at => at >= moment);
             const value = next < 0 ? null : (curve.y[next] ?? null);
-            told.value = `${visible(curve.title, 40)} ${number(value)}; ${exact(moment * 1000)}`;
+            hint.value = `${visible(curve.title, 40)} ${number(value)}; ${exact(moment * 1000)}`;
         }
     };
-    const words = `${plural(life.bars.length, "job")} over ${duration(life.to - life.from)}: ${duration(life.waited)} in the queue, ${duration(life.ran)} at work. The table below has them.`;
+    const words = `${plural(life.bars.length, "job")} over ${duration(life.to - life.from)}: ${duration(life.waited)} queued, ${duration(life.ran)} running. The table below lists them.`;
     const items = () =>
-        figureItems({
+        figureExportItems({
             title: `${source}, jobs`,
             draw,
             height,
-            names: ["job", "part", "from", "to"],
-            rows: () => bars.flatMap(bar => bar.parts.map(one => [bar.attempt.attempt, one.kind, one.from, one.to])),
+            columns: ["job", "part", "from", "to"],
+            rows: () =>
+                bars.flatMap(bar => bar.parts.map(part => [bar.attempt.attempt, part.kind, part.from, part.to])),
         });
     return div(
         { class: "gantt" },
@@ -117,13 +118,13 @@ export const Gantt = component((/** @type {GanttProperties} */ { life, curve, so
             Menu({ label: "Save the drawing of jobs", text: "Save", class: "plain", items }),
         ),
         Drawing({ label: words, height, draw, onPointer }),
-        p({ class: "under-chart muted", "aria-hidden": "true" }, told.value || " "),
+        p({ class: "chart-hint muted", "aria-hidden": "true" }, hint.value || " "),
         ul(
             { class: "legend", "aria-hidden": "true" },
             KINDS.map(([kind, text]) => li({ key: kind }, span({ class: `gantt-key ${kind}` }), text)),
         ),
-        life.bars.length > MOST_BARS
-            ? p({ class: "muted" }, `The last ${MOST_BARS} of ${life.bars.length} jobs are drawn.`)
+        life.bars.length > MAX_BARS
+            ? p({ class: "muted" }, `The last ${MAX_BARS} of ${life.bars.length} jobs are shown.`)
             : null,
     );
 });
@@ -136,7 +137,7 @@ function colourOf(kind) {
 /**
  * @param {CanvasRenderingContext2D} pen
  * @param {import("./canvas.js").Sheet} sheet
- * @param {Life} life
+ * @param {Timeline} life
  * @param {(at: number) => number} x
  * @param {number} y
  * @param {number} bottom

@@ -7,11 +7,11 @@ const WIDTH = 80;
 const HEIGHT = 18;
 
 /** The values are told elsewhere too; this is for eyes. */
-export const Spark = component((/** @type {{ values: readonly (number | null)[] }} */ { values }) => {
+export const Sparkline = component((/** @type {{ values: readonly (number | null)[] }} */ { values }) => {
     const numbers = values.flatMap((value, at) => (value === null || !Number.isFinite(value) ? [] : [[at, value]]));
     if (numbers.length < 2) return svg({ class: "spark", width: WIDTH, height: HEIGHT, "aria-hidden": "true" });
-    const low = Math.min(...numbers.map(one => one[1] ?? 0));
-    const high = Math.max(...numbers.map(one => one[1] ?? 0));
+    const low = Math.min(...numbers.map(point => point[1] ?? 0));
+    const high = Math.max(...numbers.map(point => point[1] ?? 0));
     const last = Math.max(1, values.length - 1);
     const d = numbers
         .map(([at = 0, value = 0], step) => {

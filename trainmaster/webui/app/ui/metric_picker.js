@@ -7,7 +7,7 @@ import { component, tags } from "./tags.js";
 
 const { datalist, input, label, option, select } = tags;
 
-const MOST_OPTIONS = 100; // of a list; beyond, one types
+const MAX_OPTIONS = 100; // of a list; beyond, one types
 
 /**
  * @typedef {object} MetricChoiceProperties
@@ -16,23 +16,26 @@ const MOST_OPTIONS = 100; // of a list; beyond, one types
  * @property {string} name
  * @property {(metric: MetricName) => void} onPick
  */
-export const MetricChoice = component((/** @type {MetricChoiceProperties} */ { metrics, group, name, onPick }) => {
-    const written = (/** @type {MetricName} */ one) => `${one.name} (${one.group})`;
-    const now = written({ group, name });
+export const MetricPicker = component((/** @type {MetricChoiceProperties} */ { metrics, group, name, onPick }) => {
+    const optionText = (/** @type {MetricName} */ metric) => `${metric.name} (${metric.group})`;
+    const now = optionText({ group, name });
     const typed = useSignal("");
     /** @param {string} text */
     const pick = text => {
-        const found = metrics.find(one => written(one) === text) ?? metrics.find(one => one.name === text);
-        if (found) onPick(found);
+        const match =
+            metrics.find(metric => optionText(metric) === text) ?? metrics.find(metric => metric.name === text);
+        if (match) onPick(match);
     };
-    if (metrics.length <= MOST_OPTIONS) {
-        const known = metrics.some(one => written(one) === now) ? metrics : [{ group, name }, ...metrics];
+    if (metrics.length <= MAX_OPTIONS) {
+        const listed = metrics.some(metric => optionText(metric) === now) ? metrics : [{ group, name }, ...metrics];
         return label(
             { class: "chart-tool" },
             "Metric",
             select(
                 { value: now, onChange: event => pick(event.currentTarget.value) },
-                known.map(one => option({ key: written(one), value: written(one) }, visible(written(one), 60))),
+                listed.map(metric =>
+                    option({ key: optionText(metric), value: optionText(metric) }, visible(optionText(metric), 60)),
+                ),
             ),
         );
     }
@@ -48,17 +51,17 @@ export const MetricChoice = component((/** @type {MetricChoiceProperties} */ { m
                 const text = event.currentTarget.value;
                 typed.value = text;
                 // Choosing from the list is input too.
-                const found = metrics.find(one => written(one) === text);
-                if (found && text !== now) onPick(found);
+                const match = metrics.find(metric => optionText(metric) === text);
+                if (match && text !== now) onPick(match);
             },
             onChange: event => pick(event.currentTarget.value),
         }),
         datalist(
             { id: "metrics" },
             metrics
-                .filter(one => written(one).toLowerCase().includes(typed.value.toLowerCase()))
-                .slice(0, MOST_OPTIONS)
-                .map(one => option({ key: written(one), value: written(one) })),
+                .filter(metric => optionText(metric).toLowerCase().includes(typed.value.toLowerCase()))
+                .slice(0, MAX_OPTIONS)
+                .map(metric => option({ key: optionText(metric), value: optionText(metric) })),
         ),
     );
 });

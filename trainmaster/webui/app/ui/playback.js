@@ -7,7 +7,7 @@ import { setQuery } from "./router.js";
 /** @import { RungEvent } from "../lib/rungs.js" */
 
 /** Whether the visitor wants nothing to move. */
-export function stillPlease() {
+export function prefersReducedMotion() {
     return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 
@@ -24,55 +24,60 @@ export function stillPlease() {
 
 /**
  * @param {number} written what the address says
- * @param {RungEvent[]} mine
+ * @param {RungEvent[]} events
  * @param {number} speed
  * @returns {PlayerState}
  */
-export function usePlayer(written, mine, speed) {
-    const shown = useSignal(written);
+export function usePlayer(written, events, speed) {
+    const current = useSignal(written);
     const playing = useSignal(false);
-    const latest = useRef({ mine, speed });
-    latest.current = { mine, speed };
+    const latest = useRef({ events, speed });
+    latest.current = { events, speed };
     useEffect(() => {
-        if (!playing.peek()) shown.value = written;
+        if (!playing.peek()) current.value = written;
     }, [written]);
     const keep = (/** @type {number} */ at) => {
-        shown.value = at;
+        current.value = at;
         setQuery({ at: String(at) }, { replace: true });
     };
     const pause = () => {
         playing.value = false;
-        keep(shown.peek());
+        keep(current.peek());
     };
-    const step = (/** @type {1 | -1} */ way, /** @type {boolean} */ stops) => {
-        const next = nextEvent(latest.current.mine, shown.peek(), way, one => !stops || one.decision === "stopped");
+    const step = (/** @type {1 | -1} */ direction, /** @type {boolean} */ stops) => {
+        const next = nextEvent(
+            latest.current.events,
+            current.peek(),
+            direction,
+            event => !stops || event.decision === "stopped",
+        );
         playing.value = false;
-        keep(next ?? (way < 0 && !stops ? 0 : shown.peek()));
+        keep(next ?? (direction < 0 && !stops ? 0 : current.peek()));
     };
     const play = () => {
-        if (stillPlease()) step(1, true);
+        if (prefersReducedMotion()) step(1, true);
         else if (playing.peek()) pause();
         else {
-            const last = latest.current.mine.at(-1)?.number ?? 0;
-            if (shown.peek() >= last) shown.value = 0;
+            const last = latest.current.events.at(-1)?.number ?? 0;
+            if (current.peek() >= last) current.value = 0;
             playing.value = true;
         }
     };
     useEffect(() => {
         if (!playing.value) return undefined;
         let before = performance.now();
-        let due = 0;
+        let pending = 0;
         let frame = 0;
         const tick = (/** @type {number} */ now) => {
-            due += (Math.max(0, now - before) / 1000) * latest.current.speed;
+            pending += (Math.max(0, now - before) / 1000) * latest.current.speed;
             before = now;
-            const { mine: list } = latest.current;
-            let place = list.findLastIndex(one => one.number <= shown.peek());
-            const many = Math.floor(due);
-            due -= many;
-            place = Math.min(place + many, list.length - 1);
-            if (many && place >= 0) shown.value = list[place]?.number ?? 0;
-            if (place >= list.length - 1) pause();
+            const { events: list } = latest.current;
+            let index = list.findLastIndex(event => event.number <= current.peek());
+            const steps = Math.floor(pending);
+            pending -= steps;
+            index = Math.min(index + steps, list.length - 1);
+            if (steps && index >= 0) current.value = list[index]?.number ?? 0;
+            if (index >= list.length - 1) pause();
             else frame = requestAnimationFrame(tick);
         };
         frame = requestAnimationFrame(tick);
@@ -94,12 +99,12 @@ export function usePlayer(written, mine, speed) {
         return () => document.removeEventListener("keydown", pressed);
     }, []);
     return {
-        at: shown.value,
+        at: current.value,
         playing: playing.value,
         speed,
         show: at => {
             playing.value = false;
-            shown.value = at;
+            current.value = at;
         },
         keep,
         play,

@@ -22,8 +22,8 @@
  */
 /** @typedef {{ left: number, top: number, width: number, height: number }} Box in CSS pixels inside the axes */
 /**
- * @typedef {object} Behind what a chart has behind its series
- * @property {ManyLines} lines on the same scales
+ * @typedef {object} Background what a chart has behind its series
+ * @property {BackgroundLines} lines on the same scales
  * @property {Signal<Line | null>} hovered the line nearest to the pointer
  * @property {boolean} boxes whether dragging chooses lines; else it widens a part
  * @property {(line: Line, event: MouseEvent) => void} onPick
@@ -31,8 +31,8 @@
  */
 /** @typedef {(name: string) => string} Colour of a custom property, as a canvas understands it */
 
-const NEAR = 30; // CSS pixels
-const BUNDLE = 60; // lines of one stroke
+const HOVER_DISTANCE = 30; // CSS pixels
+const LINES_PER_STROKE = 60; // lines of one stroke
 /** @type {Record<Exclude<Line["look"], "front">, { line: string, width: number, end: string }>} */
 const LOOKS = {
     ended: { line: "--faded", width: 1, end: "--faded" },
@@ -41,7 +41,7 @@ const LOOKS = {
     live: { line: "--live", width: 1.2, end: "--running" },
 };
 
-export class ManyLines {
+export class BackgroundLines {
     /**
      * @param {Line[]} lines
      * @param {Rung[]} [rungs]
@@ -65,9 +65,9 @@ export class ManyLines {
         let high = -Infinity;
         for (const { x, y } of this.lines) {
             for (let at = 0; at < x.length; at += 1) {
-                const place = /** @type {number} */ (x[at]);
+                const along = /** @type {number} */ (x[at]);
                 const value = /** @type {number} */ (y[at]);
-                if (place < from || place > to) continue;
+                if (along < from || along > to) continue;
                 if (value < low) low = value;
                 if (value > high) high = value;
             }
@@ -91,16 +91,16 @@ export class ManyLines {
         pen.clip();
         pen.lineJoin = "bevel"; // quicker than round, and no difference at this width
         for (const look of /** @type {const} */ (["ended", "stopped", "failed", "live"])) {
-            const mine = this.lines.filter(line => line.look === look);
-            if (mine.length === 0) continue;
+            const group = this.lines.filter(line => line.look === look);
+            if (group.length === 0) continue;
             const { line, width: thick, end } = LOOKS[look];
             pen.strokeStyle = colour(line);
             pen.lineWidth = thick * sharp;
             // Several strokes, so that it is darker where many lie above each other.
-            pen.globalAlpha = mine.length > BUNDLE ? 0.5 : 1;
-            for (let from = 0; from < mine.length; from += BUNDLE) {
+            pen.globalAlpha = group.length > LINES_PER_STROKE ? 0.5 : 1;
+            for (let from = 0; from < group.length; from += LINES_PER_STROKE) {
                 pen.beginPath();
-                for (const one of mine.slice(from, from + BUNDLE)) trace(pen, one, x, y);
+                for (const line of group.slice(from, from + LINES_PER_STROKE)) trace(pen, line, x, y);
                 pen.stroke();
             }
             pen.globalAlpha = 1;
@@ -108,7 +108,7 @@ export class ManyLines {
             pen.fillStyle = colour(end);
             pen.lineWidth = 1.5 * sharp;
             pen.beginPath();
-            for (const one of mine) endMark(pen, one, look, x, y, sharp);
+            for (const line of group) endMark(pen, line, look, x, y, sharp);
             if (look === "failed") pen.stroke();
             else pen.fill();
         }
@@ -169,23 +169,23 @@ export class ManyLines {
     nearest(plot, left, top) {
         const { x, y } = scales(plot, this, false);
         const along = plot.posToVal(left, "x");
-        let best = NEAR;
+        let best = HOVER_DISTANCE;
         /** @type {Line | null} */
-        let found = null;
+        let closest = null;
         for (const line of this.lines) {
             const end = line.x.length - 1;
             if (end < 0) continue;
             const last = /** @type {number} */ (line.x[end]);
-            const here = Math.min(along, last);
-            const value = valueAt(line, here);
+            const clamped = Math.min(along, last);
+            const value = valueAt(line, clamped);
             if (value === null) continue;
             const distance = Math.hypot(Math.max(0, left - x(last)), y(value) - top);
             if (distance < best) {
                 best = distance;
-                found = line;
+                closest = line;
             }
         }
-        return found;
+        return closest;
     }
 
     /**
@@ -240,13 +240,13 @@ export class ManyLines {
 
     /**
      * The options of a plot with these lines behind its series.
-     * @param {Options} wanted
-     * @param {{ current: Behind | undefined }} back as it is at any time
+     * @param {Options} options
+     * @param {{ current: Background | undefined }} back as it is at any time
      * @param {Colour} colour
      * @param {any} Library
      * @returns {Options}
      */
-    around(wanted, back, colour, Library) {
+    plotOptions(options, back, colour, Library) {
         const log = this.log;
         const boxes = back.current?.boxes ?? false;
         const sheet = document.createElement("canvas");
@@ -259,29 +259,29 @@ export class ManyLines {
             behind.lines.highlight(plot, sheet, line, colour);
         };
         return {
-            ...wanted,
+            ...options,
             focus: { alpha: 1 },
             cursor: {
-                ...wanted.cursor,
+                ...options.cursor,
                 focus: { prox: -1 },
                 drag: boxes ? { x: true, y: true, setScale: false } : { x: true, y: false },
             },
             scales: {
-                ...wanted.scales,
+                ...options.scales,
                 y: {
-                    ...wanted.scales?.["y"],
+                    ...options.scales?.["y"],
                     range: (plot, low, high) => {
                         const { min, max } = plot.scales["x"] ?? {};
-                        const more = back.current?.lines.range(min ?? -Infinity, max ?? Infinity) ?? null;
-                        const from = Math.min(low ?? Infinity, more?.[0] ?? Infinity);
-                        const to = Math.max(high ?? -Infinity, more?.[1] ?? -Infinity);
+                        const extent = back.current?.lines.range(min ?? -Infinity, max ?? Infinity) ?? null;
+                        const from = Math.min(low ?? Infinity, extent?.[0] ?? Infinity);
+                        const to = Math.max(high ?? -Infinity, extent?.[1] ?? -Infinity);
                         if (!(from <= to)) return log ? [0.1, 1] : [0, 1];
                         return log ? Library.rangeLog(from, to, 10, false) : Library.rangeNum(from, to, 0.05, true);
                     },
                 },
             },
             hooks: {
-                ...wanted.hooks,
+                ...options.hooks,
                 ready: [
                     plot => {
                         plot.over.append(sheet);
@@ -299,7 +299,7 @@ export class ManyLines {
                     },
                 ],
                 setCursor: [
-                    ...(wanted.hooks?.setCursor ?? []),
+                    ...(options.hooks?.setCursor ?? []),
                     plot => {
                         const { left = -1, top = -1 } = plot.cursor;
                         if (left >= 0) point(plot, back.current?.lines.nearest(plot, left, top) ?? null);
@@ -325,11 +325,11 @@ export class ManyLines {
  * @returns {Line}
  */
 function aboveZero(line, values, places) {
-    const kept = line.y
+    const indexes = line.y
         .map((value, at) => ((!values || value > 0) && (!places || Number(line.x[at]) > 0) ? at : -1))
         .filter(at => at >= 0);
-    if (kept.length === line.y.length) return line;
-    const of = (/** @type {number[]} */ values) => kept.map(at => /** @type {number} */ (values[at]));
+    if (indexes.length === line.y.length) return line;
+    const of = (/** @type {number[]} */ values) => indexes.map(at => /** @type {number} */ (values[at]));
     return { ...line, x: of(line.x), y: of(line.y) };
 }
 
@@ -401,21 +401,21 @@ function endMark(pen, line, look, x, y, sharp) {
 /**
  * A line's value at a place, on the straight way between its points; null before its first and behind its last.
  * @param {{ x: number[], y: number[] }} line
- * @param {number} place
+ * @param {number} position
  */
-export function valueAt(line, place) {
+export function valueAt(line, position) {
     const { x, y } = line;
     let low = 0;
     let high = x.length - 1;
-    if (high < 0 || place < /** @type {number} */ (x[0]) || place > /** @type {number} */ (x[high])) return null;
+    if (high < 0 || position < /** @type {number} */ (x[0]) || position > /** @type {number} */ (x[high])) return null;
     while (high - low > 1) {
         const middle = (low + high) >> 1;
-        if (/** @type {number} */ (x[middle]) <= place) low = middle;
+        if (/** @type {number} */ (x[middle]) <= position) low = middle;
         else high = middle;
     }
     const from = /** @type {number} */ (x[low]);
     const to = /** @type {number} */ (x[high]);
     const before = /** @type {number} */ (y[low]);
     const after = /** @type {number} */ (y[high]);
-    return to > from ? before + ((after - before) * (place - from)) / (to - from) : before;
+    return to > from ? before + ((after - before) * (position - from)) / (to - from) : before;
 }

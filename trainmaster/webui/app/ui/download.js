@@ -5,7 +5,7 @@
  * @param {BlobPart} content
  * @param {string} type
  */
-export function save(name, content, type) {
+export function saveFile(name, content, type) {
     const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
     const link = document.createElement("a");
     link.href = address;
@@ -19,7 +19,7 @@ export function save(name, content, type) {
  * @param {string} svg
  * @param {string} name
  */
-export async function savePicture(svg, name) {
+export async function savePng(svg, name) {
     const address = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
     try {
         const image = new Image();
@@ -33,8 +33,8 @@ export async function savePicture(svg, name) {
         pen.fillStyle = "#fff";
         pen.fillRect(0, 0, canvas.width, canvas.height);
         pen.drawImage(image, 0, 0, canvas.width, canvas.height);
-        const blob = await new Promise(done => canvas.toBlob(done, "image/png"));
-        save(name, blob, "image/png");
+        const blob = await new Promise(resolve => canvas.toBlob(resolve, "image/png"));
+        saveFile(name, blob, "image/png");
     } finally {
         URL.revokeObjectURL(address);
     }

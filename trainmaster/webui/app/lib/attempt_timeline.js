@@ -6,30 +6,30 @@
  * @typedef {"wait" | "run" | "lost" | "limit"} PartKind `lost`: work that a later attempt did again; `limit`: what is
  *   left until the job's time limit
  * @typedef {{ kind: PartKind, from: number, to: number }} Part seconds since 1970
- * @typedef {{ attempt: Attempt, parts: Part[], saved: number[], asked: number | null }} Bar `saved`: when checkpoints
+ * @typedef {{ attempt: Attempt, parts: Part[], saved: number[], preempted: number | null }} Bar `saved`: when checkpoints
  *   were; `asked`: when it was asked to leave
- * @typedef {{ from: number, to: number, bars: Bar[], waited: number, ran: number, lost: number, lostSteps: number }} Life
+ * @typedef {{ from: number, to: number, bars: Bar[], waited: number, ran: number, lost: number, lostSteps: number }} Timeline
  *   the last ones in seconds and batches
  */
 
 /**
  * @param {readonly Attempt[]} attempts
  * @param {number} now seconds since 1970
- * @returns {Life}
+ * @returns {Timeline}
  */
-export function lifeOf(attempts, now) {
+export function timelineOf(attempts, now) {
     const bars = attempts.map((attempt, at) => barOf(attempt, now, at < attempts.length - 1));
     const parts = bars.flatMap(bar => bar.parts);
     const sum = (/** @type {PartKind} */ kind) =>
-        parts.filter(one => one.kind === kind).reduce((total, one) => total + one.to - one.from, 0);
+        parts.filter(part => part.kind === kind).reduce((total, part) => total + part.to - part.from, 0);
     return {
-        from: Math.min(now, ...attempts.map(one => one.created)),
-        to: Math.max(...parts.map(one => one.to), ...attempts.map(one => one.created + 1)),
+        from: Math.min(now, ...attempts.map(attempt => attempt.created)),
+        to: Math.max(...parts.map(part => part.to), ...attempts.map(attempt => attempt.created + 1)),
         bars,
         waited: sum("wait"),
         ran: sum("run") + sum("lost"),
         lost: sum("lost"),
-        lostSteps: attempts.reduce((total, one) => total + one.lostSteps, 0),
+        lostSteps: attempts.reduce((total, attempt) => total + attempt.lostSteps, 0),
     };
 }
 
@@ -45,15 +45,15 @@ function barOf(attempt, now, followed) {
     /** @type {Part[]} */
     const parts = [];
     if (begin > attempt.created) parts.push({ kind: "wait", from: attempt.created, to: begin });
-    const saved = attempt.checkpoints.map(one => one.at).filter(at => at >= begin && at <= end);
+    const saved = attempt.checkpoints.map(checkpoint => checkpoint.at).filter(at => at >= begin && at <= end);
     if (attempt.started !== null && end > begin) {
         // Only what a later attempt has done again is known to be lost.
-        const kept = followed && attempt.lostSteps > 0 ? Math.max(begin, ...saved) : end;
-        if (kept > begin) parts.push({ kind: "run", from: begin, to: kept });
-        if (end > kept) parts.push({ kind: "lost", from: kept, to: end });
+        const savedUntil = followed && attempt.lostSteps > 0 ? Math.max(begin, ...saved) : end;
+        if (savedUntil > begin) parts.push({ kind: "run", from: begin, to: savedUntil });
+        if (end > savedUntil) parts.push({ kind: "lost", from: savedUntil, to: end });
         if (attempt.ended === null && attempt.endsAt !== null && attempt.endsAt > now) {
             parts.push({ kind: "limit", from: now, to: attempt.endsAt });
         }
     }
-    return { attempt, parts, saved, asked: attempt.preemptedAt };
+    return { attempt, parts, saved, preempted: attempt.preemptedAt };
 }

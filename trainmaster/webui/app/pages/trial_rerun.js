@@ -2,9 +2,9 @@
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { get, send } from "../api/http.js";
 import { visible } from "../lib/format.js";
-import { fieldsOf, read } from "../lib/hparams.js";
+import { fieldsOf, parseFields } from "../lib/hparams.js";
 import { openDialog, toast } from "../ui/overlay.js";
-import { go, href } from "../ui/router.js";
+import { href, navigate } from "../ui/router.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { Signal } from "../../vendor/signals/signals.js" */
@@ -13,26 +13,26 @@ import { component, tags } from "../ui/tags.js";
 
 const { button, div, form, input, label, p, span } = tags;
 
-const LONGEST_NAME = 128;
+const MAX_NAME_LENGTH = 128;
 
 /**
  * Asks for its hyperparameters, and creates the experiment.
  * @param {TrialHead} trial
  * @param {string} [checkpoint] that it begins with
  */
-export async function again(trial, checkpoint = "") {
+export async function rerun(trial, checkpoint = "") {
     const { experiment } = await get(`api/v1/experiments/${trial.experimentId}`);
     const fields = signal(fieldsOf(trial.hparams));
-    const name = signal(`${experiment.name} (trial ${trial.id})`.slice(0, LONGEST_NAME));
+    const name = signal(`${experiment.name} (trial ${trial.id})`.slice(0, MAX_NAME_LENGTH));
     await openDialog({
-        title: checkpoint ? `Go on from trial ${trial.id}` : `Trial ${trial.id} again`,
+        title: checkpoint ? `Continue trial ${trial.id}` : `Rerun trial ${trial.id}`,
         wide: true,
-        body: close => AgainForm({ trial, config: experiment.config, checkpoint, fields, name, close: () => close() }),
+        body: close => RerunForm({ trial, config: experiment.config, checkpoint, fields, name, close: () => close() }),
     });
 }
 
 /**
- * @typedef {object} AgainProperties
+ * @typedef {object} RerunProperties
  * @property {TrialHead} trial
  * @property {Json} config of its experiment
  * @property {string} checkpoint
@@ -40,30 +40,30 @@ export async function again(trial, checkpoint = "") {
  * @property {Signal<string>} name
  * @property {() => void} close
  */
-const AgainForm = component((/** @type {AgainProperties} */ { trial, config, checkpoint, fields, name, close }) => {
-    const said = useSignal("");
+const RerunForm = component((/** @type {RerunProperties} */ { trial, config, checkpoint, fields, name, close }) => {
+    const error = useSignal("");
     const busy = useSignal(false);
     /** @param {SubmitEvent} event */
     const create = async event => {
         event.preventDefault();
-        const found = read(fields.value);
-        if ("sentence" in found) {
-            said.value = found.sentence;
+        const parsed = parseFields(fields.value);
+        if ("sentence" in parsed) {
+            error.value = parsed.sentence;
             return;
         }
         busy.value = true;
         try {
-            const wanted = configOf(config, name.value, found.values, checkpoint);
+            const newConfig = configOf(config, name.value, parsed.values, checkpoint);
             const answer = await send("POST", "api/v1/experiments", {
-                config: JSON.stringify(wanted),
+                config: JSON.stringify(newConfig),
                 parentId: trial.experimentId,
                 activate: true,
             });
             close();
-            toast(`Experiment ${answer.experiment.id} is created`);
-            go(href(`experiments/${answer.experiment.id}`));
-        } catch (error) {
-            said.value = error instanceof Error ? error.message : String(error);
+            toast(`Experiment ${answer.experiment.id} created`);
+            navigate(href(`experiments/${answer.experiment.id}`));
+        } catch (failure) {
+            error.value = failure instanceof Error ? failure.message : String(failure);
         } finally {
             busy.value = false;
         }
@@ -72,7 +72,7 @@ const AgainForm = component((/** @type {AgainProperties} */ { trial, config, che
         { class: "form", onSubmit: create },
         p(
             { class: "muted" },
-            `It runs the files of experiment ${trial.experimentId} as a new experiment of one trial`,
+            `Runs the code of experiment ${trial.experimentId} as a new experiment with one trial`,
             checkpoint ? `, from checkpoint ${checkpoint}.` : ".",
         ),
         label(
@@ -80,7 +80,7 @@ const AgainForm = component((/** @type {AgainProperties} */ { trial, config, che
             "Name",
             input({
                 type: "text",
-                maxLength: LONGEST_NAME,
+                maxLength: MAX_NAME_LENGTH,
                 value: name.value,
                 onInput: event => {
                     name.value = event.currentTarget.value;
@@ -89,7 +89,7 @@ const AgainForm = component((/** @type {AgainProperties} */ { trial, config, che
         ),
         fields.value.length
             ? div(
-                  { class: "again-fields", role: "group", "aria-label": "Hyperparameters" },
+                  { class: "hparam-fields", role: "group", "aria-label": "Hyperparameters" },
                   fields.value.map((field, at) =>
                       label(
                           { key: field.path.join("."), class: fieldClass(field) },
@@ -101,16 +101,16 @@ const AgainForm = component((/** @type {AgainProperties} */ { trial, config, che
                               value: field.text,
                               onInput: event => {
                                   const text = event.currentTarget.value;
-                                  fields.value = fields.value.map((other, place) =>
-                                      place === at ? { ...other, text } : other,
+                                  fields.value = fields.value.map((other, index) =>
+                                      index === at ? { ...other, text } : other,
                                   );
                               },
                           }),
                       ),
                   ),
               )
-            : p({ class: "muted" }, "It has no hyperparameters."),
-        said.value ? p({ class: "said", role: "alert" }, visible(said.value, 1000)) : null,
+            : p({ class: "muted" }, "This trial has no hyperparameters."),
+        error.value ? p({ class: "error-text", role: "alert" }, visible(error.value, 1000)) : null,
         div(
             { class: "section-head" },
             span({ class: "gap" }),
