@@ -126,7 +126,7 @@ PARTS = (
 
 
 def _note_work(router: APIRouter) -> None:
-    """Counts the processor time of endpoints (`services.access.request_shares`)."""
+    """Count the processor time of endpoints (`services.access.request_shares`)."""
     for route in router.routes:
         if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint):
             call = route.dependant.call
@@ -135,7 +135,7 @@ def _note_work(router: APIRouter) -> None:
 
 
 def make_app(engine: Engine, master: ServedMaster) -> FastAPI:
-    """The ASGI application; its lifespan runs the listener and the controller."""
+    """Return the ASGI application; its lifespan runs the listener and the controller."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

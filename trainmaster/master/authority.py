@@ -38,13 +38,13 @@ class Taken(RuntimeError):
 
 
 def usual_names() -> list[str]:
-    """This machine's names and addresses, loopback included."""
+    """Return this machine's names and addresses, loopback included."""
     names = [socket.getfqdn(), socket.gethostname(), "localhost", "127.0.0.1", "::1"]
     return list(dict.fromkeys(name for name in names if name))
 
 
 def init(folder: Path, names: Sequence[str]) -> None:
-    """Creates the authority and the master's certificate for `names` (hosts and addresses). Raises Taken, ValueError
+    """Create the authority and the master's certificate for `names` (hosts and addresses). Raises Taken, ValueError
     for an invalid host name, OSError."""
     subject_names = [_general_name(name) for name in names]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ LOW_DISK = 2 * 1024**3  # bytes
 
 
 def examine(config: MasterConfig, data: Path, images: Sequence[str], accounts: Sequence[str] = ()) -> int:
-    """Prints every finding; returns 0 when nothing is wrong, else 1. Leaves nothing behind."""
+    """Print every finding; return 0 when nothing is wrong, else 1. Leaves nothing behind."""
     bad = 0
     for finding in _findings(config, data, images, accounts):
         bad += finding.bad

@@ -28,7 +28,7 @@ def findings(config: MasterConfig, data: Path) -> Iterator[Finding]:
 
 
 def _wire(config: MasterConfig) -> Iterator[Finding]:
-    """Checks for connections on which others can read passwords and tokens."""
+    """Check for connections on which others can read passwords and tokens."""
     if config.security.tls is not None:
         return
     address = urlsplit(config.master_url or "")
@@ -109,7 +109,7 @@ def _shared(name: str, fix: str) -> Finding:
 
 
 def _pages(config: MasterConfig) -> Iterator[Finding]:
-    """Checks for what services in jobs, and proxies that forward requests, could do to users of the web page."""
+    """Check for what services in jobs, and proxies that forward requests, could do to users of the web page."""
     if config.unauthenticated_services:
         yield Finding(
             SUBJECT,

@@ -69,7 +69,7 @@ class MasterAddress:
 
 
 def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterConfig]) -> None:
-    """Runs until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. SIGHUP reloads the
+    """Run until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. SIGHUP reloads the
     configuration through `read` (which may raise ConfigError or OSError). Raises CannotServe."""
     recent = RecentLog()
     logging.getLogger().addHandler(recent)
@@ -114,7 +114,7 @@ def _closing(listeners: Sequence[socket.socket]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def database(config: MasterConfig, data: Path) -> Iterator[tuple[Engine, Watchdog]]:
-    """The configured database, or the private one in `data`; at this version's schema. Raises CannotServe."""
+    """Yield the configured database, or the private one in `data`; at this version's schema. Raises CannotServe."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         try:
@@ -154,7 +154,7 @@ def make_master(
     tls: ServedTls | None,
     recent: RecentLog,
 ) -> tuple[ServedMaster, Site]:
-    """Builds everything that the API and the controller work with. Raises CannotServe."""
+    """Build everything that the API and the controller work with. Raises CannotServe."""
     try:
         return _make_master(config, data, engine, presence, url, tls, recent)
     except DATABASE_UNAVAILABLE as error:
@@ -225,7 +225,8 @@ def _make_master(
 
 
 def creators_role(config: MasterConfig) -> int | None:
-    """The number of the role that the creator of a workspace gets in it. Raises CannotServe for an invalid role."""
+    """Return the number of the role that the creator of a workspace gets in it. Raises CannotServe for an invalid
+    role."""
     given = config.security.authz.workspace_creator_assign_role
     if not given.enabled:
         return None
@@ -240,7 +241,7 @@ def creators_role(config: MasterConfig) -> int | None:
 
 
 def database_url(db: Database) -> str:
-    """The SQLAlchemy URL of a configured database. Raises CannotServe for an unreadable password file."""
+    """Return the SQLAlchemy URL of a configured database. Raises CannotServe for an unreadable password file."""
     password = db.password
     if db.password_file is not None:
         try:
@@ -268,8 +269,8 @@ def database_url(db: Database) -> str:
 
 
 def _initial_passwords(config: MasterConfig, data: Path) -> dict[str, str]:
-    """The first users' passwords by their names: one for all, from the environment or the configuration, else one
-    for each, generated and left in a file."""
+    """Return the first users' passwords by their names: one for all, from the environment or the configuration, else
+    one for each, generated and left in a file."""
     names = [name for name, _ in identity.FIRST_USERS]
     given = os.environ.get(INITIAL_PASSWORD) or config.security.initial_user_password
     if given:
@@ -306,7 +307,7 @@ def _bind(place: MasterAddress) -> FairListener:
 
 
 def _tls(config: MasterConfig) -> ServedTls | None:
-    """The certificate to serve with, if there is one. Raises CannotServe."""
+    """Return the certificate to serve with, if there is one. Raises CannotServe."""
     if config.security.tls is None:
         return None
     try:
@@ -393,7 +394,7 @@ def _spare_the_collector() -> None:
 
 
 def configure_logging(level: str) -> None:
-    """Configures log lines on stderr: time, level, logger, message."""
+    """Configure log lines on stderr: time, level, logger, message."""
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     set_level(level)
     logging.getLogger("alembic").setLevel(logging.WARNING)

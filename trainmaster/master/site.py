@@ -49,7 +49,7 @@ class Site:
         )
 
     def reload(self, config: MasterConfig, store: Store) -> list[str]:
-        """Applies another configuration; returns notes for the administrator. Raises BadSite, and then nothing has
+        """Apply another configuration; return notes for the administrator. Raises BadSite, and then nothing has
         changed."""
         old = {manager.cluster_name: manager for manager in self._config.managers}
         new = {manager.cluster_name: manager for manager in config.managers}
@@ -102,7 +102,7 @@ def reload_from(
 
 
 def dry_run(config: MasterConfig) -> list[str]:
-    """Creates every cluster without contacting it; returns a description of the configuration, line by line. Raises
+    """Create every cluster without contacting it; return a description of the configuration, line by line. Raises
     BadSite."""
     lines = []
     for manager in config.managers:
@@ -158,7 +158,7 @@ def job_root_of(manager: DispatcherOptions, data: Path) -> Path:
 
 
 def make_cluster(config: MasterConfig, manager: DispatcherOptions, root: Path, prefix: str) -> Cluster:
-    """Creates one configured resource manager with its job folders in `root`. Raises BadSite."""
+    """Create one configured resource manager with its job folders in `root`. Raises BadSite."""
     setup = Setup(name=manager.cluster_name, prefix=prefix, job_root=root, options=manager.settings())
     facts = manager.facts()
     try:
@@ -185,8 +185,8 @@ def make_cluster(config: MasterConfig, manager: DispatcherOptions, root: Path, p
 
 
 def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping[str, Any]]:
-    """The configuration's defaults for experiments of a pool; checkpoints go below the data folder unless it names
-    a place."""
+    """Return the configuration's defaults for experiments of a pool; checkpoints go below the data folder unless it
+    names a place."""
     fallback: list[dict[str, Any]] = []
     if config.checkpoint_storage is None or config.checkpoint_storage.type is None:
         (data / "checkpoints").mkdir(mode=0o700, exist_ok=True)
@@ -195,7 +195,7 @@ def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping
 
 
 def pool_settings(config: MasterConfig, manager: DispatcherOptions) -> dict[str, PoolSettings]:
-    """Settings of every pool that the configuration names, in lower case, and under "" for all others."""
+    """Return settings of every pool that the configuration names, in lower case, and under "" for all others."""
     partitions = {pool.pool_name: pool.provider.partition for pool in config.resource_pools if pool.provider}
     found = {}
     for name in ("", *partitions, *manager.pool_names()):
@@ -236,19 +236,19 @@ def _derived(config: MasterConfig) -> list[DerivedPool]:
 
 
 def url_of(config: MasterConfig, manager: DispatcherOptions) -> str:
-    """The address that a cluster's `master_host` and `master_port` give its jobs; empty when it has none."""
+    """Return the address that a cluster's `master_host` and `master_port` give its jobs; empty when it has none."""
     host = manager.master_host
     scheme = "https" if config.security.tls is not None else "http"
     return f"{scheme}://{shown(host)}:{manager.master_port or config.port}" if host else ""
 
 
 def shown(host: str) -> str:
-    """A host as it is written in a URL."""
+    """Return a host as it is written in a URL."""
     return f"[{host}]" if ":" in host else host
 
 
 def _announce(cluster: Cluster, url: str) -> None:
-    """Writes our address to the file that jobs read when they cannot reach the one they know."""
+    """Write our address to the file that jobs read when they cannot reach the one they know."""
     if not cluster.facts.here:
         return
     path = cluster.master_url_file

@@ -60,7 +60,7 @@ class ServedTls:
     """The certificate of one master. Thread-safe."""
 
     def __init__(self, config: Tls) -> None:
-        """Raises BadCertificate."""
+        """Raise BadCertificate."""
         self._config = config
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -96,7 +96,7 @@ class ServedTls:
             self._thread.join()
 
     def reload(self) -> None:
-        """Reloads the files, or logs why that is not possible."""
+        """Reload the files, or logs why that is not possible."""
         with self._lock:
             try:
                 _renew(self._config)
@@ -124,7 +124,7 @@ class ServedTls:
         return found
 
     def _read(self) -> tuple[str, ssl.SSLContext]:
-        """Checks all files; returns the anchors, and a context with certificate and key."""
+        """Check all files; return the anchors, and a context with certificate and key."""
         found = read_certificate(self._config.cert)
         context = load(self._config)
         left = found.ends - dt.datetime.now(dt.UTC)
@@ -137,7 +137,7 @@ class ServedTls:
 
 
 def load(config: Tls) -> ssl.SSLContext:
-    """A context with certificate and key. Raises BadCertificate."""
+    """Return a context with certificate and key. Raises BadCertificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # Without a password of its own OpenSSL would ask for one at the terminal.
@@ -153,7 +153,7 @@ def load(config: Tls) -> ssl.SSLContext:
 
 
 def read_certificate(path: str, key: str = "cert") -> Certificate:
-    """Reads a certificate file. Raises BadCertificate for a file without a currently valid certificate."""
+    """Read a certificate file. Raises BadCertificate for a file without a currently valid certificate."""
     try:
         chain = x509.load_pem_x509_certificates(Path(path).read_bytes())
     except OSError as error:

@@ -40,14 +40,14 @@ class Arrivals:
         self._known: OrderedDict[str, float] = OrderedDict()  # by address: when somebody was last seen there
 
     def logged_in(self, address: str) -> None:
-        """Notes that a request from this address had a valid token."""
+        """Note that a request from this address had a valid token."""
         self._known[address] = self._clock()
         self._known.move_to_end(address)
         if len(self._known) > MOST_ADDRESSES:
             self._known.popitem(last=False)
 
     def refusal(self, address: str) -> str | None:
-        """A sentence that says why a new connection is refused, or None."""
+        """Return a sentence that says why a new connection is refused, or None."""
         if self._exempt and self._is_proxy(address):
             return None
         now = self._clock()

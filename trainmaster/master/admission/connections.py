@@ -35,7 +35,7 @@ _SENDER = "trainmaster.note_sender"
 
 
 def raise_descriptors() -> int:
-    """Raises the limit of file descriptors as far as the system allows; returns the limit."""
+    """Raise the limit of file descriptors as far as the system allows; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -45,7 +45,7 @@ def raise_descriptors() -> int:
 
 
 def note_sender(scope: Scope, who: Hashable) -> None:
-    """Counts the connection of this request for an authenticated sender from now on. From any thread."""
+    """Count the connection of this request for an authenticated sender from now on. From any thread."""
     hear: Callable[[Hashable], None] | None = scope.get("state", {}).get(_SENDER)
     if hear is not None:
         hear(who)
@@ -65,11 +65,11 @@ class Connections:
         self._refused = 0
 
     def protocol(self, *args: Any, **kwargs: Any) -> _Connection:
-        """What uvicorn's `http` wants: a factory."""
+        """Return what uvicorn's `http` wants: a factory."""
         return _Connection(self, *args, **kwargs)
 
     def enter(self, connection: _Connection) -> str | None:
-        """Counts a new connection; returns a sentence that says why it must be closed, or None."""
+        """Count a new connection; return a sentence that says why it must be closed, or None."""
         connection.place = self._anonymous.setdefault(connection.address, {})
         connection.place[connection] = None
         self._strangers += 1
@@ -105,11 +105,11 @@ class Connections:
             self._shorten(connection.place, connection)
 
     def _make_room(self, newcomer: _Connection) -> bool:
-        """Ends an unauthenticated connection of the address that holds most of these."""
+        """End an unauthenticated connection of the address that holds most of these."""
         return self._shorten(max(self._anonymous.values(), key=len), newcomer)
 
     def _shorten(self, place: dict[_Connection, None], newcomer: _Connection) -> bool:
-        """Ends the oldest idle one of these connections; returns whether there was one."""
+        """End the oldest idle one of these connections; return whether there was one."""
         found = next((one for one in place if one is not newcomer and one.idle), None)
         if found is None:
             return False
@@ -222,7 +222,7 @@ class _Connection(HttpToolsProtocol):
     # -- deadlines
 
     def _look_at_body(self) -> None:
-        """Checks the body's rate. A body that this side does not read is not the client's fault."""
+        """Check the body's rate. A body that this side does not read is not the client's fault."""
         if self._body < PROGRESS and not self.flow.read_paused:
             self._too_slow()
             return
@@ -259,7 +259,7 @@ def _of_small_messages(config: Config) -> Config:
 
 
 def plain_answer(status: int, sentence: str) -> bytes:
-    """A whole answer for a connection that is closed after it."""
+    """Return a whole answer for a connection that is closed after it."""
     body = sentence.encode()
     head = f"HTTP/1.1 {status} {_WORDS[status]}\r\ncontent-type: text/plain; charset=utf-8\r\n"
     if status == 503:

@@ -69,7 +69,7 @@ class GroupCommit(Generic[C, R]):
         self._pending = 0
 
     async def ask(self, call: C) -> R:
-        """The call's result. Raises its error, and Unavailable when too many calls wait."""
+        """Return the call's result. Raises its error, and Unavailable when too many calls wait."""
         if self._pending >= self._most:
             raise Unavailable(f"{self._most} calls of jobs wait already; try again in a moment.")
         pending: _Pending[C, R] = _Pending(call, asyncio.get_running_loop().create_future())
@@ -137,7 +137,7 @@ class GroupCommit(Generic[C, R]):
     def _settle(
         self, batch: Sequence[_Pending[C, R]], done: asyncio.Future[Sequence[R | Exception]]
     ) -> list[_Pending[C, R]]:
-        """Returns those that have to be alone."""
+        """Return those that have to be alone."""
         alone = []
         for pending, outcome in zip(batch, done.result(), strict=True):
             if pending.answer.done():  # its caller was cancelled

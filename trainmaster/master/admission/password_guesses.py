@@ -68,8 +68,8 @@ class PasswordGuesses:
         self._good: OrderedDict[Key, None] = OrderedDict()
 
     def begin(self, name: str, address: str, mark: str = "") -> float:
-        """The seconds to wait before this attempt may be made; 0 when it may. It counts as failed until `succeeded`.
-        `mark`: one of this name's, already checked; empty where the client sends none."""
+        """Return the seconds to wait before this attempt may be made; 0 when it may. It counts as failed until
+        `succeeded`. `mark`: one of this name's, already checked; empty where the client sends none."""
         with self._lock:
             now = self._clock()
             rules = self._rules(name, address, mark)
@@ -90,7 +90,7 @@ class PasswordGuesses:
             return bool(mark) or (name, address) in self._good
 
     def succeeded(self, name: str, address: str, mark: str = "") -> None:
-        """Marks the attempt as successful."""
+        """Mark the attempt as successful."""
         with self._lock:
             for key in self._rules(name, address, mark):
                 if key[1] and key[0]:

@@ -47,8 +47,8 @@ class ReportQueue:
 
     @asynccontextmanager
     async def turn(self, allocation_id: str, size: int) -> AsyncIterator[None]:
-        """A job's report of so many bytes is taken in inside the block. Raises Unavailable when too many wait, TooSlow
-        when the job has disconnected."""
+        """Yield a job's report of so many bytes is taken in inside the block. Raises Unavailable when too many wait,
+        TooSlow when the job has disconnected."""
         large, lately = size > LARGE, self._clock() - self._heard.get(allocation_id, -math.inf) < RECENT
         if not large and lately:
             yield

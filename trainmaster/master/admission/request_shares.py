@@ -44,7 +44,7 @@ class Shares:
     async def one_of(
         self, key: tuple[Hashable, Hashable], most: int, limit: str, *, patient: bool = False
     ) -> AsyncIterator[None]:
-        """Holds one of `most` places of `key`, a user (or a job) and a purpose, in the block, and counts the block's
+        """Hold one of `most` places of `key`, a user (or a job) and a purpose, in the block, and count the block's
         work as the user's. `limit` names the configuration's key.
 
         Raises Busy when too many wait already, unless it is `patient`; TooSlow when the client has disconnected."""
@@ -79,7 +79,7 @@ class Shares:
 
     @asynccontextmanager
     async def _counted(self, key: tuple[Hashable, Hashable]) -> AsyncIterator[None]:
-        """Counts the block's work as the user's. A user with a debt waits before it, one request of a kind after the
+        """Count the block's work as the user's. A user with a debt waits before it, one request of a kind after the
         other."""
         user = key[0]
         async with contextlib.AsyncExitStack() as until_over:
@@ -93,13 +93,13 @@ class Shares:
                 context.worked = 0.0  # a stream is counted look by look
 
     async def rest(self, user: Hashable) -> None:
-        """Called before a large body of a user is received: a user with a debt waits."""
+        """Wait, before a large body of a user is received, until the user has no debt."""
         if not self._alone(user) and self._work.owed(user):
             async with self._after_a_rest(user, (user, "body"), patient=False):
                 pass
 
     def charge(self, user: Hashable, seconds: float) -> None:
-        """Counts processor seconds as the user's."""
+        """Count processor seconds as the user's."""
         self._work.take(user, seconds)
 
     def anybody(self) -> bool:
@@ -123,7 +123,7 @@ class Shares:
     async def _after_a_rest(
         self, user: Hashable, kind: tuple[Hashable, Hashable], *, patient: bool
     ) -> AsyncIterator[None]:
-        """Waits until this user's debt is paid, one request of a kind at a time."""
+        """Wait until this user's debt is paid, one request of a kind at a time."""
         async with self.place((*kind, "debt"), 1, "share", patient=patient):
             until = time.monotonic() + min(self._work.owed(user), LONGEST_REST)
             while (left := until - time.monotonic()) > 0:
@@ -132,11 +132,11 @@ class Shares:
             yield
 
     def close(self) -> None:
-        """Ends all waits: the master is stopping."""
+        """End all waits: the master is stopping."""
         self._closed = True
 
     def _check(self) -> None:
-        """Raises the error that ends the waiting."""
+        """Raise the error that ends the waiting."""
         if self._closed:
             raise Unavailable("The master is stopping; try again in a moment.")
         if CURRENT.get().gone:

@@ -18,7 +18,7 @@ class Strangers:
 
     @contextmanager
     def entered(self, address: str) -> Iterator[asyncio.Event]:
-        """Counts a connection in the block. The event is set when it must make room."""
+        """Count a connection in the block. The event is set when it must make room."""
         left = asyncio.Event()
         mine = self._by_address.setdefault(address, {})
         mine[left] = None

@@ -49,7 +49,7 @@ def _sender(agent_id: str) -> tuple[str, str]:
 
 
 async def _yard(agent_id: AgentId, request: Request, master: UsesMaster) -> AsyncIterator[AgentCluster]:
-    """Yields the agent's cluster, while the endpoint works in a thread within the agent's share."""
+    """Yield the agent's cluster, while the endpoint works in a thread within the agent's share."""
     found = master.agents.admit(agent_id, bearer(request))
     if iscoroutinefunction(request.scope["route"].endpoint):
         yield found
@@ -69,7 +69,7 @@ def enrol(agent_id: AgentId, request: Request, master: UsesMaster, _: Stranger) 
 
 @router.post("/api/x1/agents/{agent_id}/sync")
 def sync(agent_id: AgentId, report: AgentReport, agent_cluster: AgentCaller) -> Orders:
-    """Takes in an agent's report of itself; returns the jobs that it should run."""
+    """Take in an agent's report of itself; return the jobs that it should run."""
     return agents.sync(agent_cluster, agent_id, report)
 
 
@@ -81,7 +81,7 @@ async def orders(
     known: Annotated[str, Query(max_length=64)] = "",
     wait: Annotated[float, Query(ge=0)] = 0.0,
 ) -> Orders:
-    """Returns the orders once they differ from revision `known`, or as they are after `wait` seconds."""
+    """Return the orders once they differ from revision `known`, or as they are after `wait` seconds."""
     subject = f"agent:{agent_id}"
     timeout = min(wait, MAX_WAIT, master.settings.longest_poll)
     with (
@@ -102,7 +102,7 @@ def job_files(
     agent_cluster: AgentCaller,
     without: Annotated[list[str], Query()] = [],  # noqa: B006
 ) -> StreamingResponse:
-    """The job's staged files as a tar, `without` those that the agent has from other jobs."""
+    """Return the job's staged files as a tar, `without` those that the agent has from other jobs."""
     files = agents.job_files(agent_cluster, agent_id, token, without)
     return StreamingResponse(master.threads.pieces_as(_sender(agent_id), files), media_type="application/x-tar")
 
@@ -116,7 +116,7 @@ async def remains(
     agent_cluster: AgentCaller,
     node_rank: Annotated[int, Query(alias="nodeRank", ge=0)] = 0,
 ) -> Json:
-    """What a container left, as a tar: `exit/<rank>.json`, `spool/<stream>.jsonl`, `output.txt`."""
+    """Return what a container left, as a tar: `exit/<rank>.json`, `spool/<stream>.jsonl`, `output.txt`."""
     threads, sender = master.threads, _sender(agent_id)
     descriptor, name = await threads.run_as(sender, tempfile.mkstemp, prefix=INBOX_PREFIX, dir=agent_cluster.inbox)
     path = FilePath(name)

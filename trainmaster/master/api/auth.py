@@ -47,7 +47,7 @@ async def login(request: Request, body: LoginRequest, master: UsesMaster) -> Log
 
 
 async def enter(request: Request, body: LoginRequest, master: ServedMaster, *, origin: str = "") -> LoginAnswer:
-    """Starts a session. `origin`: of the web page on which the password was typed; empty for programs.
+    """Start a session. `origin`: of the web page on which the password was typed; empty for programs.
 
     A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
     everything else must stay free."""
@@ -65,7 +65,7 @@ async def enter(request: Request, body: LoginRequest, master: ServedMaster, *, o
 
 
 async def counted(request: Request, master: ServedMaster, username: str, check: Callable[[], T], shown: str = "") -> T:
-    """Runs `check` on a password within the limits on attempts. `shown`: a mark of an earlier log-in, where
+    """Run `check` on a password within the limits on attempts. `shown`: a mark of an earlier log-in, where
     there is one. Raises HTTPException 429, and what `check` raises for a wrong one."""
     name = _counted_name(username)
     address = request.client.host if request.client else ""

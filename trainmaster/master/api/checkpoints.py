@@ -32,14 +32,14 @@ class PostMetadata(Body):
 
 @router.delete("")
 def delete(body: DeleteCheckpoints, master: UsesMaster, caller: UserCaller) -> Json:
-    """Deletes checkpoints: their files are removed soon; lists still show them as deleted."""
+    """Delete checkpoints: their files are removed soon; lists still show them as deleted."""
     master.checkpoints.remove(caller, body.checkpoint_uuids)
     return {}
 
 
 @router.post("/rm")
 def remove_files(body: RemoveFiles, master: UsesMaster, caller: UserCaller) -> Json:
-    """Removes files that match; without patterns the lists of files are read again."""
+    """Remove files that match; without patterns the lists of files are read again."""
     master.checkpoints.remove(caller, body.checkpoint_uuids, body.checkpoint_globs)
     return {}
 

@@ -46,7 +46,7 @@ Moment = Annotated[dt.datetime, AfterValidator(_utc)]
 
 @router.get(f"{V1}/master/config")
 def config(master: UsesMaster, caller: UserCaller) -> Json:
-    """Returns the configuration as it was read, without passwords; with the key that signs webhook events."""
+    """Return the configuration as it was read, without passwords; with the key that signs webhook events."""
     shown = masked(master.config)
     level = logging.getLevelName(logging.getLogger().level).lower()
     log = {**(shown.get("log") or {}), "level": level}
@@ -73,7 +73,7 @@ class PatchConfig(Body):
 
 @router.patch(f"{V1}/master/config")
 def patch_config(body: PatchConfig, master: UsesMaster, caller: UserCaller) -> Json:
-    """Sets the level of the master's log, until the master is restarted."""
+    """Set the level of the master's log, until the master is restarted."""
     mask = body.field_mask.split(",") if isinstance(body.field_mask, str) else body.field_mask.paths
     if strange := [path for path in mask if path not in ("log", "log.level", "log.color")]:
         raise Invalid(f"{strange[0]} cannot be changed while the master runs; log.level can.")
@@ -93,7 +93,7 @@ def telemetry(master: UsesMaster, caller: UserCaller) -> Json:
 async def logs(
     master: UsesMaster, caller: UserCaller, offset: int = 0, limit: int = 0, follow: bool = False
 ) -> StreamingResponse:
-    """Returns this process's latest log lines; a negative offset counts from the end. Without roles everybody gets
+    """Return this process's latest log lines; a negative offset counts from the end. Without roles everybody gets
     them, as `det trial support-bundle` expects: users who may not read them see only when and where something was
     logged."""
     readable = caller.holds(Permission.VIEW_MASTER_LOGS)
@@ -124,7 +124,7 @@ def _log_entry(entry: MasterLogLine) -> Json:
 
 @router.get(f"{V1}/tasks")
 def tasks(master: UsesMaster, caller: UserCaller) -> Json:
-    """Attempts that have not ended, by their names."""
+    """Attempt that have not ended, by their names."""
     pools = {entry.pool.name: entry.cluster.kind for entry in master.clusters.pools()}
     on_agents = master.agents.containers()
     found = {}
@@ -159,8 +159,8 @@ def tasks(master: UsesMaster, caller: UserCaller) -> Json:
 
 
 def _collection(one: checkpoint_gc.Collection) -> Json:
-    """The removal of an experiment's checkpoints, which the master does itself, as the task that it is in Determined:
-    scripts wait until it has gone."""
+    """Return the removal of an experiment's checkpoints, which the master does itself, as the task that it is in
+    Determined: scripts wait until it has gone."""
     return {
         "taskId": one.id,
         "allocationId": one.id,
@@ -178,7 +178,7 @@ def _collection(one: checkpoint_gc.Collection) -> Json:
 
 @router.get("/tasks")
 def tasks_plain(master: UsesMaster, caller: UserCaller) -> Json:
-    """The same as scripts of older releases read it: in snake_case, without an envelope."""
+    """Return the same as scripts of older releases read it: in snake_case, without an envelope."""
     return {key: _plain(summary) for key, summary in tasks(master, caller)["allocationIdToSummary"].items()}
 
 

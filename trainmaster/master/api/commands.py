@@ -79,7 +79,7 @@ def contents(files: list[File]) -> list[ContextFile]:
 
 
 def state_of(view: TaskView) -> str:
-    """A task's state is that of its latest attempt."""
+    """Return a task's state is that of its latest attempt."""
     if view.row.end_time is not None:
         return "STATE_TERMINATED"
     if view.latest is None or view.latest.ended_at is not None:
@@ -115,7 +115,7 @@ def _tensorboard(view: TaskView) -> Json:
 
 
 def _shell(view: TaskView, caller: Caller, master: ServedMaster) -> Json:
-    """The shell's private key is shown only to users who may run programs in it."""
+    """Return the shell's private key is shown only to users who may run programs in it."""
     row = view.row
     latest = view.latest
     where = (latest.dispatcher, latest.run_as) if latest else ()
@@ -140,7 +140,7 @@ def _shell(view: TaskView, caller: Caller, master: ServedMaster) -> Json:
 
 
 def _planned(plan: task_creation.Plan, caller: Caller) -> Json:
-    """A preview of a notebook that is not created."""
+    """Return a preview of a notebook that is not created."""
     return {
         "id": "",
         "description": plan.config.description,
@@ -199,7 +199,7 @@ TENSORBOARDS = Family(TENSORBOARD, "tensorboard", lambda view, *_: _tensorboard(
 
 
 def _serve(family: Family) -> None:
-    """Adds the endpoints of one family, except the one that starts a task."""
+    """Add the endpoints of one family, except the one that starts a task."""
     name, kind = family.name, family.kind
     given = Path(alias=f"{name}_id")
 
@@ -267,7 +267,7 @@ def launch_tensorboard(body: LaunchTensorboard, master: UsesMaster, caller: User
 
 @router.put("/notebooks/{notebook_id}/report_idle")
 def report_idle(notebook_id: str, body: ReportIdle, master: UsesMaster, caller: AnyCaller) -> Json:
-    """Takes in a notebook job's report on its kernels."""
+    """Take in a notebook job's report on its kernels."""
     if caller.task_id != notebook_id and not (caller.allocation_id is None and caller.admin):
         raise Forbidden(f"This token does not belong to the notebook {notebook_id}.")
     master.idle_tasks.note(notebook_id, idle=body.idle)

@@ -107,7 +107,7 @@ def remove_label(experiment_id: int, label: str, master: UsesMaster, caller: Use
 def labels(
     master: UsesMaster, caller: UserCaller, project_id: Annotated[int, Query(alias="projectId")] = 0
 ) -> LabelsAnswer:
-    """The most frequent first."""
+    """Return the most frequent first."""
     return LabelsAnswer(labels=master.experiment_edits.labels(caller, project_id or None))
 
 
@@ -119,7 +119,7 @@ def move(experiment_id: int, body: MoveExperiment, master: UsesMaster, caller: U
 
 @router.post("/api/v1/experiments/continue")
 def go_on(body: ContinueExperiment, master: UsesMaster, caller: UserCaller) -> Json:
-    """The single trial continues from its latest checkpoint."""
+    """Return the single trial continues from its latest checkpoint."""
     master.continuation.go_on(caller, body.id, body.override_config)
     view = master.experiments.get(body.id)
     return {"experiment": Experiment.of(view).model_dump(by_alias=True), "warnings": []}
@@ -140,7 +140,7 @@ def preview_gc(
     trial_best: Annotated[int, Query(alias="save_trial_best", ge=0)],
     trial_latest: Annotated[int, Query(alias="save_trial_latest", ge=0)],
 ) -> Json:
-    """Lists what another policy would remove; outside of /api/v1 and in a format of its own, as in Determined."""
+    """List what another policy would remove; outside of /api/v1 and in a format of its own, as in Determined."""
     policy = checkpoint_gc.KeepPolicy(experiment_best, trial_best, trial_latest)
     metric, found = master.checkpoint_policies.preview(experiment_id, policy)
     shown = [
@@ -164,7 +164,7 @@ def preview_gc(
 
 @router.put("/api/v1/experiments/{experiment_id}/retain_logs")
 def retain_logs(experiment_id: int, body: RetainLogs, master: UsesMaster, caller: UserCaller) -> Json:
-    """Keeps its trials' logs for so many days after their end; -1 for ever."""
+    """Keep its trials' logs for so many days after their end; -1 for ever."""
     master.retention.keep_logs(caller, experiment_id, body.num_days)
     return {}
 
@@ -190,5 +190,5 @@ class CleanedAnswer(Shape):
 
 @router.post("/api/v1/cleanup_logs")
 def clean_up_logs(master: UsesMaster, caller: UserCaller) -> CleanedAnswer:
-    """Removes expired logs at once, which the master otherwise does every hour."""
+    """Remove expired logs at once, which the master otherwise does every hour."""
     return CleanedAnswer(removed_count=master.retention.clean_up())

@@ -77,7 +77,7 @@ async def names(
 
 
 async def _closing(master: UsesMaster, period: float) -> bool:
-    """Waits for the next read; True when the master stops instead."""
+    """Wait for the next read; True when the master stops instead."""
     left = math.ceil(period)
     while left > 0 and not master.wakeups.closed:
         await asyncio.sleep(min(left, 1))

@@ -19,7 +19,7 @@ SAVED = {"Content-Disposition": 'attachment; filename="context.tar.gz"'}  # no b
 
 @router.get("/api/x1/allocations/{allocation_id}/context", response_class=StreamingResponse)
 def of_allocation(allocation_id: str, master: UsesMaster, caller: AnyCaller) -> StreamingResponse:
-    """The files that the attempt works with, as a gzipped tar."""
+    """Return the files that the attempt works with, as a gzipped tar."""
     own_allocation(caller, allocation_id)
     key = master.context_archives.key_of_allocation(allocation_id)
     size = master.context_archives.size(key)

@@ -53,7 +53,8 @@ def create(body: CreateTask, master: UsesMaster, caller: UserCaller) -> Json:
 
 @router.get("/tasks/{task_id}/config")
 def config(task_id: str, master: UsesMaster, caller: UserCaller) -> Json:
-    """The submitted configuration, as JSON in a string; for a task of another kind the complete configuration."""
+    """Return the submitted configuration, as JSON in a string; for a task of another kind the complete
+    configuration."""
     row = master.standalone_tasks.get(task_id).row
     return {"config": json.dumps(masked(row.config.to_json() if row.given is None else row.given))}
 

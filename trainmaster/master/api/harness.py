@@ -58,7 +58,7 @@ def task_accelerators(task_id: str, master: UsesMaster, caller: UserCaller) -> J
 def proxy_address(
     allocation_id: str, body: ProxyAddress, request: Request, master: UsesMaster, caller: AnyCaller
 ) -> Json:
-    """Takes in the address of the services in a job."""
+    """Take in the address of the services in a job."""
     own_allocation(caller, allocation_id)
     announced = proxies.AnnouncedService(body.proxy_address or peer_of(request), body.port, body.user)
     master.job_services.announce(allocation_id, announced)
@@ -67,7 +67,7 @@ def proxy_address(
 
 @router.post("/allocations/{allocation_id}/ready")
 def ready(allocation_id: str, master: UsesMaster, caller: AnyCaller) -> Json:
-    """Notes that a service in the job answers. A trial is ready when its nodes have their lease."""
+    """Note that a service in the job answers. A trial is ready when its nodes have their lease."""
     own_allocation(caller, allocation_id)
     master.job_services.ready(allocation_id)
     return {}
@@ -75,21 +75,21 @@ def ready(allocation_id: str, master: UsesMaster, caller: AnyCaller) -> Json:
 
 @router.post("/allocations/{allocation_id}/waiting")
 def waiting(allocation_id: str, master: UsesMaster, caller: AnyCaller) -> Json:
-    """Accepted without effect: nodes that wait for others hold their job like all others."""
+    """Accept without effect: nodes that wait for others hold their job like all others."""
     own_allocation(caller, allocation_id)
     return {}
 
 
 @router.post("/allocations/{allocation_id}/resources/{resources_id}/daemon")
 def daemon(allocation_id: str, resources_id: str, master: UsesMaster, caller: AnyCaller) -> Json:
-    """Accepted without effect: an attempt ends with its batch job, daemons or not."""
+    """Accept without effect: an attempt ends with its batch job, daemons or not."""
     own_allocation(caller, allocation_id)
     return {}
 
 
 @router.get("/allocations/{allocation_id}/resources/{resources_id}/rendezvous")
 async def rendezvous(allocation_id: str, resources_id: str, master: UsesMaster, caller: AnyCaller) -> JSONResponse:
-    """Returns the addresses of all nodes; waits for them, and answers 408 when some have not arrived: try again."""
+    """Return the addresses of all nodes; waits for them, and answers 408 when some have not arrived: try again."""
     own_allocation(caller, allocation_id)
 
     def look() -> harness.HarnessRendezvous | None:

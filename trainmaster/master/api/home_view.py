@@ -18,7 +18,7 @@ SERVICES = ("NOTEBOOK", "TENSORBOARD", "SHELL")  # kinds of tasks that a browser
 
 @router.get("/home")
 def home(master: UsesMaster, caller: UserCaller) -> HomeAnswer:
-    """What its caller needs to know first."""
+    """Return what its caller needs to know first."""
     found = master.home_pages.read(caller)
     moment = now().timestamp()
     return HomeAnswer(

@@ -119,7 +119,7 @@ async def exit_record(
 
 
 async def _answer(master: ServedMaster, allocation_id: str, request: Request, said: Json) -> JSONResponse:
-    """It is held back where the job sends too many bytes: a job says nothing more until it has its answer."""
+    """Hold an answer back where the job sends too many bytes: a job says nothing more until it has its answer."""
     if wait := master.job_calls.pause(allocation_id, len(await request.body())):
         await asyncio.sleep(wait)
     return JSONResponse(said)

@@ -82,7 +82,7 @@ async def preemption_signal(
     caller: AnyCaller,
     timeout_seconds: Annotated[float, Query(alias="timeoutSeconds", allow_inf_nan=False)] = 0,
 ) -> Json:
-    """Waits for a preemption request, at most the time-out."""
+    """Wait for a preemption request, at most the time-out."""
     own_allocation(caller, allocation_id)
     look = partial(master.job_calls.preemptions.ask, allocation_id)
     timeout = min(max(timeout_seconds, 0.0), master.settings.longest_poll)

@@ -89,7 +89,7 @@ class Message(BaseModel):
 
 
 def subject_of(topic: str, caller: Caller) -> str:
-    """The subject whose wake-ups are news of a topic. Raises Invalid."""
+    """Return the subject whose wake-ups are news of a topic. Raises Invalid."""
     kind, _, key = topic.partition(":")
     if topic == "mine":
         return live_changes.of_user(caller.user_id)
@@ -101,7 +101,7 @@ def subject_of(topic: str, caller: Caller) -> str:
 
 
 def check(master: ServedMaster, caller: Caller, topic: str) -> None:
-    """Raises Forbidden, NotFound, Invalid where the caller may not read what the topic is about."""
+    """Raise Forbidden, NotFound, Invalid where the caller may not read what the topic is about."""
     kind, _, key = topic.partition(":")
     if topic == "mine":
         return
@@ -131,7 +131,7 @@ class Pages:
 
     @contextmanager
     def known(self, user_id: int) -> Iterator[str]:
-        """Counts a user's connection in the block; yields why it is refused, or nothing."""
+        """Count a user's connection in the block; yields why it is refused, or nothing."""
         most = self.master.settings.limits.live_connections
         self._users[user_id] += 1
         over = self._users[user_id] > most
@@ -169,7 +169,8 @@ async def live(socket: WebSocket) -> None:
 
 
 async def _signed_in(master: ServedMaster, socket: WebSocket) -> int | None:
-    """The user whose session the request shows, as browsers' requests do: no stranger, though only a ticket admits."""
+    """Return the user whose session the request shows, as browsers' requests do: no stranger, though only a ticket
+    admits."""
     try:
         shown = in_header(socket) or session_cookie(socket)
         if not shown:
@@ -231,14 +232,14 @@ class _Topic(_Raised):
         return self._earliest if self._turn.is_given else math.inf
 
     def hint(self, at: float) -> dict[str, Any]:
-        """The next hint; what changes from now on is in another one."""
+        """Return the next hint; what changes from now on is in another one."""
         self.clear()
         self.seq += 1
         self._earliest, self._turn = at + self._pause, None
         return {"topic": self.name, "seq": self.seq}
 
     def leave(self) -> None:
-        """Ends the following; what is no longer followed holds no turn."""
+        """End the following; what is no longer followed holds no turn."""
         self._listening.close()
         if self._turn is not None:
             self._turns.withdraw(self._turn)
@@ -258,7 +259,7 @@ class _Page:
         self._over: _Closed | None = None
 
     async def run(self, until_known: contextlib.ExitStack, must_leave: asyncio.Event) -> tuple[int, str]:
-        """Serves until the page disconnects, its session ends, or the master stops; returns the close code and
+        """Serve until the page disconnects, its session ends, or the master stops; return the close code and
         reason."""
         try:
             caller = await self._enter(must_leave)
@@ -282,7 +283,7 @@ class _Page:
         return GOING_AWAY, "The master stops."
 
     async def _enter(self, must_leave: asyncio.Event) -> Caller:
-        """The user whose ticket is in the first message. Raises Unauthenticated, _Closed."""
+        """Return the user whose ticket is in the first message. Raises Unauthenticated, _Closed."""
         hearing, leaving = asyncio.create_task(self._next()), asyncio.create_task(must_leave.wait())
         try:
             await asyncio.wait((hearing, leaving), timeout=TICKET_COMES, return_when=asyncio.FIRST_COMPLETED)
@@ -366,7 +367,7 @@ class _Page:
             self._topics[name] = _Topic(name, subject, self._awake, self._pages, caller.user_id)
 
     async def _look_at_rights(self, caller: Caller) -> Caller:
-        """Ends topics that the user may no longer follow."""
+        """End topics that the user may no longer follow."""
         if not self._master.settings.roles:
             return caller
         caller = await self._with_roles(caller)
@@ -379,7 +380,7 @@ class _Page:
         return caller
 
     async def _with_roles(self, caller: Caller) -> Caller:
-        """The same user with the roles of now. Raises Unauthenticated when the session has ended."""
+        """Return the same user with the roles of now. Raises Unauthenticated when the session has ended."""
         if not self._master.settings.roles:
             return caller
         assert caller.session_id is not None
@@ -403,7 +404,7 @@ class _Page:
         self._awake.set()
 
     async def _next(self) -> Message:
-        """The next message. Raises _Closed for one that is not valid, and for too many."""
+        """Return the next message. Raises _Closed for one that is not valid, and for too many."""
         try:
             text = await self._socket.receive_text()
         except KeyError:

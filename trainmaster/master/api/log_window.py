@@ -44,9 +44,9 @@ async def log(
     onlyMatches: bool = False,
     whole: bool = False,
 ) -> LogWindow:
-    """A window of a task's log around a line (`around`), a time (`at`), a position or a share of the lines that fit
-    the filter, or what `find` finds; at the log's end without any. `searchText` marks lines; `onlyMatches` leaves out
-    all others."""
+    """Return a window of a task's log around a line (`around`), a time (`at`), a position or a share of the lines that
+    fit the filter, or what `find` finds; at the log's end without any. `searchText` marks lines; `onlyMatches` leaves
+    out all others."""
     if whole and before + after > MOST_WHOLE:
         raise Invalid(f"whole: at most {MOST_WHOLE} lines are read whole; ask for fewer before and after.")
     await master.threads.run(caller, master.trials.task_with_allocations, task_id)

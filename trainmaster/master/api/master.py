@@ -113,7 +113,8 @@ def master(master: UsesMaster) -> MasterAnswer:
 
 
 def _banner(master: ServedMaster) -> dict[str, Any] | None:
-    """The maintenance message. None also while the database does not answer: the master's name is served even then."""
+    """Return the maintenance message. None also while the database does not answer: the master's name is served even
+    then."""
     try:
         return shown_message(master.site_policies.message(shown=True))
     except DATABASE_UNAVAILABLE:
@@ -146,7 +147,7 @@ def resource_pools(
 
 @router.post("/api/x1/resource-pools/{name}/resume", tags=["queue"])
 def resume_pool(name: str, master: UsesMaster, caller: UserCaller) -> dict[str, Any]:
-    """Closes the circuit breaker of a pool at once."""
+    """Close the circuit breaker of a pool at once."""
     if name not in {served.pool.name for served in master.clusters.pools()}:
         raise NotFound(f"There is no resource pool {name!r}.")
     master.pool_health.resume(name)
@@ -190,7 +191,7 @@ def old_job_queues(
     offset: int = 0,
     limit: int = 0,
 ) -> dict[str, Any]:
-    """The same without jobs of which the caller may see only a part."""
+    """Return the same without jobs of which the caller may see only a part."""
     found = job_queues(master, caller, descending, scheduled, resourcePool)
     whole = [job["full"] for job in found["jobs"] if "full" in job]
     window = cut(offset, limit, len(whole))
@@ -201,7 +202,7 @@ def old_job_queues(
 
 
 def _job(job: job_queue.QueuedJob, *, whole: bool) -> dict[str, Any]:
-    """A job of the queue; of one in a workspace that the caller may not see, only its place and resources."""
+    """Return a job of the queue; of one in a workspace that the caller may not see, only its place and resources."""
     limited = {
         "summary": {"state": f"STATE_{'SCHEDULED' if job.scheduled else 'QUEUED'}", "jobsAhead": job.ahead},
         "type": f"TYPE_{job.kind}",

@@ -162,7 +162,7 @@ class LabelsAnswer(Shape):
 def labels(
     master: UsesMaster, caller: UserCaller, workspace_id: Annotated[int, Query(alias="workspaceId")] = 0
 ) -> LabelsAnswer:
-    """The most frequent first."""
+    """Return the most frequent first."""
     return LabelsAnswer(labels=master.registered_models.labels(caller, workspace_id or None))
 
 
@@ -216,7 +216,7 @@ def create(body: PostModel, master: UsesMaster, caller: UserCaller) -> ModelAnsw
 
 @router.get("/models/{model_name}")
 def get(model_name: str, master: UsesMaster, caller: UserCaller) -> ModelAnswer:
-    """Finds a model by name, or by id where a number is given."""
+    """Find a model by name, or by id where a number is given."""
     return ModelAnswer(model=Model.of(master.registered_models.get(model_name)))
 
 
@@ -351,7 +351,7 @@ def report_source(body: ReportSource, master: UsesMaster, caller: AnyCaller) -> 
 def metrics_of_checkpoint(
     checkpoint_uuid: str, master: UsesMaster, caller: UserCaller, use: KindOfUse = "", group: MetricGroup = ""
 ) -> MetricsAnswer:
-    """The metrics that trials which use the checkpoint have reported."""
+    """Return the metrics that trials which use the checkpoint have reported."""
     found = master.checkpoint_uses.metrics_of_checkpoint(checkpoint_uuid, _kind(use), group or None)
     return MetricsAnswer(metrics=[_used(report, group) for report in found])
 
@@ -365,7 +365,7 @@ def metrics_of_version(
     use: KindOfUse = "",
     group: MetricGroup = "",
 ) -> MetricsAnswer:
-    """The metrics that trials which use the version have reported."""
+    """Return the metrics that trials which use the version have reported."""
     found = master.checkpoint_uses.metrics_of_version(model_name, version, _kind(use), group or None)
     return MetricsAnswer(metrics=[_used(report, group) for report in found])
 

@@ -65,7 +65,7 @@ def form(master: UsesMaster, request: Request, _: Stranger, to: str = HOME) -> H
 
 @router.post("/login", include_in_schema=False)
 async def send_form(request: Request, master: UsesMaster) -> Response:
-    """Handles the form as browsers send it; answers 303 to the page that its user wanted."""
+    """Handle the form as browsers send it; answers 303 to the page that its user wanted."""
     given = await _given(request)
     to = given.get("to", HOME)
     _check_form(master, request, given.get("form", ""))
@@ -105,7 +105,7 @@ class PostSession(LoginRequest):
 
 @router.get("/session")
 def session(request: Request, master: UsesMaster, _: Stranger) -> PageSession:
-    """What the web page shows of the master and of its user; without a user before log-in."""
+    """Return what the web page shows of the master and of its user; without a user before log-in."""
     try:
         caller = user_of(master, token) if (token := bearer(request)) else None
     except (Unauthenticated, NotActive):
@@ -124,7 +124,7 @@ def session(request: Request, master: UsesMaster, _: Stranger) -> PageSession:
 
 @router.post("/session")
 async def begin(request: Request, body: PostSession, master: UsesMaster) -> Response:
-    """Logs in a user of a web page: like `/api/v1/auth/login`, with the token in a cookie only."""
+    """Log in a user of a web page: like `/api/v1/auth/login`, with the token in a cookie only."""
     if request.headers.get(PAGE[0]) != PAGE[1]:
         raise Forbidden("This is for the master's own page, which must send X-Trainmaster: page.")
     if body.look:
@@ -144,7 +144,7 @@ async def begin(request: Request, body: PostSession, master: UsesMaster) -> Resp
 
 @router.delete("/session")
 def end(request: Request, master: UsesMaster, caller: UserCaller) -> Response:
-    """Logs out a user of a web page."""
+    """Log out a user of a web page."""
     del caller
     master.identities.log_out(bearer(request))
     gone = JSONResponse({})
@@ -200,7 +200,7 @@ def _form(master: ServedMaster, request: Request, to: str, said: str = "", statu
 
 
 async def _given(request: Request) -> dict[str, str]:
-    """The fields of a small form; of several with one name the first."""
+    """Return the fields of a small form; of several with one name the first."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Invalid("This accepts only the form at /login; programs log in at /api/v1/auth/login.")
@@ -214,7 +214,7 @@ async def _given(request: Request) -> dict[str, str]:
 
 
 def _check_form(master: ServedMaster, request: Request, sent: str) -> None:
-    """Raises Forbidden unless the form was sent to this browser and comes from its page: so no other site can log
+    """Raise Forbidden unless the form was sent to this browser and comes from its page: so no other site can log
     somebody in as somebody else."""
     nonces = cookies.shown(request, cookies.FORM)
     shown = len(nonces) == 1 and hmac.compare_digest(_mac(master, nonces[0]).encode(), sent.encode())
@@ -227,8 +227,8 @@ def _mac(master: ServedMaster, nonce: str) -> str:
 
 
 def _origin(request: Request) -> str:
-    """The origin of the page that sends this, as its browser reports it; empty without one, or for a sandboxed page's
-    `null`."""
+    """Return the origin of the page that sends this, as its browser reports it; empty without one, or for a sandboxed
+    page's `null`."""
     origin = request.headers.get("origin", "")
     return origin if origin.startswith(("http://", "https://")) and len(origin) < 300 else ""
 

@@ -31,7 +31,7 @@ class NewPassword(Body):
 async def change_password(
     user_id: int, body: NewPassword, request: Request, master: UsesMaster, caller: UserCaller
 ) -> UserAnswer:
-    """Sets a password. A page must send its user's present one. The user's other sessions end, with
+    """Set a password. A page must send its user's present one. The user's other sessions end, with
     `endAccessTokens` the access tokens too."""
     if body.current_password is None:
         refuse_pages(request)
@@ -48,7 +48,7 @@ async def change_password(
 
 
 def refuse_pages(request: Request) -> None:
-    """Raises Forbidden for a page: somebody who finds a browser unlocked must not take over the account."""
+    """Raise Forbidden for a page: somebody who finds a browser unlocked must not take over the account."""
     if not in_header(request):
         raise Forbidden(
             "A page sets a password with POST /api/x1/users/ID/password, and its user's present one in currentPassword."

@@ -77,7 +77,7 @@ class PutMessage(Body):
 
 @router.get("/master/cluster_message")
 def get_message(master: UsesMaster, caller: UserCaller) -> Json:
-    """The message that is set, also before it is shown: for users who may set it. Everybody sees it in `GET
+    """Return the message that is set, also before it is shown: for users who may set it. Everybody sees it in `GET
     /api/v1/master`."""
     return {"clusterMessage": shown_message(master.site_policies.message())}
 

@@ -116,7 +116,7 @@ def list_projects(
     users: Strings = [],  # noqa: B006
     user_ids: Annotated[list[int], Query(alias="userIds")] = [],  # noqa: B006
 ) -> ProjectsAnswer:
-    """Lists a workspace's projects. Workspace 0 stands for all workspaces."""
+    """List a workspace's projects. Workspace 0 stands for all workspaces."""
     query = ProjectQuery(
         workspace_id=workspace_id or None,
         name=name,
@@ -139,7 +139,7 @@ def create(workspace_id: int, body: PostProject, master: UsesMaster, caller: Use
 
 @router.get("/user/projects/activity")
 def recent(master: UsesMaster, caller: UserCaller, limit: Annotated[int, Query(ge=0, le=1000)] = 5) -> Json:
-    """The projects in which the caller has recently created experiments."""
+    """Return the projects in which the caller has recently created experiments."""
     found = master.projects.recent_of(caller, limit or 5)
     return {"projects": [Project.of(view).model_dump(by_alias=True, mode="json") for view in found]}
 
@@ -162,7 +162,7 @@ def patch(project_id: int, body: PatchProject, master: UsesMaster, caller: UserC
 
 @router.delete("/projects/{project_id}")
 def delete(project_id: int, master: UsesMaster, caller: UserCaller) -> Json:
-    """Deletes a project with its experiments; `completed`: whether that is done already."""
+    """Delete a project with its experiments; `completed`: whether that is done already."""
     return {"completed": master.projects.remove(caller, project_id)}
 
 

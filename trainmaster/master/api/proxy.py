@@ -71,7 +71,7 @@ _OF_SITE = frozenset(("clear-site-data", "service-worker-allowed", "strict-trans
 
 
 def _onward(connection: HTTPConnection, service: JobService, name: str) -> list[tuple[str, str]]:
-    """The caller's headers, as they are sent to the job."""
+    """Return the caller's headers, as they are sent to the job."""
     token = in_header(connection)
     dropped = _HOP | _CREDENTIALS | _named(connection.headers.get("connection", ""))
     kept = []
@@ -99,7 +99,7 @@ def _is_password(value: str) -> bool:
 
 
 def _back(headers: Iterable[tuple[bytes, bytes]], name: str) -> list[tuple[bytes, bytes]]:
-    """A service's headers, as they are sent to the caller. No browser asks for a password on a job's behalf, and
+    """Return a service's headers, as they are sent to the caller. No browser asks for a password on a job's behalf, and
     cookies stay with the service."""
     found = [(key.lower(), value) for key, value in headers]
     listed = _named(b",".join(value for key, value in found if key == b"connection").decode("latin-1"))
@@ -132,7 +132,7 @@ def _named(connection: str) -> frozenset[str]:
 
 
 def _target(connection: HTTPConnection, service: JobService, name: str) -> str:
-    """The path and query to request from the job, as they were sent."""
+    """Return the path and query to request from the job, as they were sent."""
     raw = connection.scope.get("raw_path") or connection.scope["path"].encode()
     path: str = raw.decode("latin-1")
     if not service.prefixed:
@@ -155,7 +155,7 @@ async def without_slash(service_id: str, request: Request) -> Response:
 
 
 async def _admitted(master: ServedMaster, connection: HTTPConnection, service_id: str) -> Visit:
-    """Raises Unauthenticated, Forbidden, NotFound."""
+    """Raise Unauthenticated, Forbidden, NotFound."""
     shown = in_header(connection) or "; ".join(cookies.shown(connection, cookies.PASS))
     visit = await master.threads.check(shown, peer_of(connection), admit, master, connection, service_id)
     if visit.caller is not None:
@@ -220,13 +220,13 @@ def _transport(request: Request) -> httpx.AsyncHTTPTransport:
 
 
 async def close(app: FastAPI) -> None:
-    """Closes the connections to jobs."""
+    """Close the connections to jobs."""
     if hasattr(app.state, "proxy_transport"):
         await app.state.proxy_transport.aclose()
 
 
 async def _pieces(answer: httpx.Response) -> AsyncIterator[bytes]:
-    """The body as it was sent, compressed or not."""
+    """Yield the body as it was sent, compressed or not."""
     try:
         async for piece in cast(AsyncIterable[bytes], answer.stream):
             yield piece
@@ -344,14 +344,14 @@ async def _until(ended: asyncio.Event) -> None:
 
 
 async def _from(socket: WebSocket) -> AsyncIterator[str | bytes]:
-    """The caller's messages, until it disconnects."""
+    """Yield the caller's messages, until it disconnects."""
     while (message := await socket.receive())["type"] == "websocket.receive":
         data = message.get("bytes")
         yield data if data is not None else message["text"]
 
 
 async def _until_one_ends(*ways: Coroutine[Any, Any, None]) -> None:
-    """Forwards in both directions; when one ends, the other ends too. A broken connection is an end like any other."""
+    """Forward in both directions; when one ends, the other ends too. A broken connection is an end like any other."""
     from websockets.exceptions import ConnectionClosed
 
     tasks = [asyncio.create_task(way) for way in ways]

@@ -28,7 +28,7 @@ class UpdateJobQueue(Body):
 
 @router.post("/api/v1/job-queues")
 def update_job_queue(body: UpdateJobQueue, master: UsesMaster, caller: UserCaller) -> dict[str, Any]:
-    """Changes priority, weight, pool and position of jobs, one after the other."""
+    """Change priority, weight, pool and position of jobs, one after the other."""
     wanted = [QueueChange(**update.model_dump()) for update in body.updates]
     master.queue_control.change(caller, wanted)
     return {}

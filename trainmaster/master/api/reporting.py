@@ -203,7 +203,7 @@ def task_logs(body: TaskLogs, master: UsesMaster, caller: AnyCaller) -> Json:
 
 @router.post("/task-logs")
 def old_task_logs(body: list[TaskLog], master: UsesMaster, caller: AnyCaller) -> Json:
-    """Takes in the output of programs that run elsewhere; unlike Determined's, it requires a log-in."""
+    """Take in the output of programs that run elsewhere; unlike Determined's, it requires a log-in."""
     master.single_calls.take_logs(caller, [_entry(line) for line in body])
     return {}
 

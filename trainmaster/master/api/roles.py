@@ -196,7 +196,7 @@ def of_group(group_id: int, master: UsesMaster, caller: UserCaller) -> Json:
 
 @router.get("/roles/workspace/{workspace_id}")
 def of_workspace(workspace_id: int, master: UsesMaster, caller: UserCaller, name: str = "") -> Json:
-    """The users and groups that hold a role in a workspace."""
+    """Return the users and groups that hold a role in a workspace."""
     found = master.roles.of_workspace(workspace_id, name)
     held = roles.by_role(found.assignments)
     return {
@@ -208,7 +208,7 @@ def of_workspace(workspace_id: int, master: UsesMaster, caller: UserCaller, name
 
 @router.get("/permissions/summary")
 def summary(master: UsesMaster, caller: UserCaller) -> Json:
-    """The caller's own roles."""
+    """Return the caller's own roles."""
     return _summary(master.roles.own(caller))
 
 
@@ -238,7 +238,7 @@ def _role(role: Role) -> Json:
 
 
 def _summary(found: Iterable[Assignment]) -> Json:
-    """The roles, and in the same order the workspaces where they hold."""
+    """Return the roles, and in the same order the workspaces where they hold."""
     held = roles.by_role(found)
     where = {number: {one.workspace_id for one in rows} for number, rows in held.items()}
     return {

@@ -195,7 +195,7 @@ def delete(body: BulkRequest, master: UsesMaster, caller: UserCaller) -> Results
 
 @router.post("/runs/move")
 def move(body: MoveRequest, master: UsesMaster, caller: UserCaller) -> ResultsAnswer:
-    """Moves runs with their experiments; with `skipMultitrial` runs of a search stay."""
+    """Move runs with their experiments; with `skipMultitrial` runs of a search stay."""
 
     def action(_: int, experiment_id: int) -> None:
         master.experiment_edits.move(caller, experiment_id, body.destination_project_id)
@@ -223,7 +223,7 @@ def _act(
 
 @router.get("/projects/{project_id}/columns")
 def columns(project_id: int, master: UsesMaster, caller: UserCaller, tableType: str = "") -> Json:
-    """The columns by which a project's experiments or runs can be shown, sorted and filtered."""
+    """Return the columns by which a project's experiments or runs can be shown, sorted and filtered."""
     known = ("EXPERIMENT", "RUN")
     of_runs = bool(tableType) and words([tableType], "TABLE_TYPE_", known, enums.TABLE_TYPE) == ["RUN"]
     found = master.project_columns.columns(project_id, of_runs=of_runs)

@@ -34,7 +34,7 @@ Period = Annotated[float, Query(alias="periodSeconds", ge=0)]
 
 
 def _group(group: str, metric_type: str) -> str:
-    """The group, which older clients send as a type of metric."""
+    """Return the group, which older clients send as a type of metric."""
     found = words([metric_type], "METRIC_TYPE_", METRIC_TYPES, enums.METRIC_TYPE) if metric_type else []
     return group or (found[0].lower() if found else "")
 
@@ -70,8 +70,8 @@ def _filtered(
     lt: Annotated[int | None, Query(alias=_RANGE + "lt", ge=0, le=MAX_STEPS)] = None,
     lte: Annotated[int | None, Query(alias=_RANGE + "lte", ge=0, le=MAX_STEPS)] = None,
 ) -> Stretch:
-    """A filter of the series takes the place of `startBatches` and `endBatches`. Of Determined's filters there is the
-    range of batches. Raises Invalid for others."""
+    """Return a filter of the series takes the place of `startBatches` and `endBatches`. Of Determined's filters there
+    is the range of batches. Raises Invalid for others."""
     given = {key for key in request.query_params if key.startswith(_FILTER)}
     known = {_FILTER + "name", *(_RANGE + end for end in ("gt", "gte", "lt", "lte"))}
     if name != "batches" or given - known:
@@ -239,7 +239,7 @@ def _preceded_by(message: Json, stream: StreamingResponse) -> StreamingResponse:
 async def _looking(
     master: ServedMaster, caller: Caller, look: Callable[[], tuple[Json | None, bool]], period: float
 ) -> StreamingResponse:
-    """A message for each read that finds something new, until nothing can follow. The first read is made before
+    """Return a message for each read that finds something new, until nothing can follow. The first read is made before
     the response begins, so that an error in the request gets its status."""
 
     def read() -> tuple[bytes, bool]:
@@ -300,7 +300,7 @@ def _node(node: model_files.FileNode) -> Json:
 async def profiler_series(
     trial_id: int, master: UsesMaster, caller: UserCaller, follow: bool = False
 ) -> StreamingResponse:
-    """Lists the series of measurements; with `follow` again when there are more, until the trial has ended."""
+    """List the series of measurements; with `follow` again when there are more, until the trial has ended."""
     seen: list[Series] = []
 
     def look() -> tuple[Json | None, bool]:

@@ -27,7 +27,7 @@ class SessionsAnswer(Shape):
 
 @router.get("/sessions")
 def list_sessions(master: UsesMaster, caller: UserCaller) -> SessionsAnswer:
-    """Lists the caller's valid sessions, newest first."""
+    """List the caller's valid sessions, newest first."""
     return SessionsAnswer(
         sessions=[
             SessionShape(
@@ -45,6 +45,6 @@ def list_sessions(master: UsesMaster, caller: UserCaller) -> SessionsAnswer:
 
 @router.delete("/sessions/{session_id}")
 def end_session(session_id: int, master: UsesMaster, caller: UserCaller) -> dict[str, object]:
-    """Ends one of the caller's sessions."""
+    """End one of the caller's sessions."""
     master.sessions.end(caller, session_id)
     return {}

@@ -110,7 +110,7 @@ async def trial_log_fields(
 
 
 def _fields(master: UsesMaster, caller: Caller, tasks: Sequence[str], follow: bool) -> StreamingResponse:
-    """The values that tasks' lines can be filtered by; with `follow` again whenever the last task has more."""
+    """Return the values that tasks' lines can be filtered by; with `follow` again whenever the last task has more."""
 
     async def body() -> AsyncIterator[bytes]:
         async for found in log_fields(master, caller, tasks, follow=follow):
@@ -129,7 +129,8 @@ async def _stream(
     newest_first: bool,
     extra: Json,
 ) -> StreamingResponse:
-    """An error in reading the first lines is answered as for any request; a later one is the stream's last line."""
+    """Return an error in reading the first lines is answered as for any request; a later one is the stream's last
+    line."""
     read = _reading(master, caller, tasks, where, extra)
     pages = log_pages(master, caller, read, tasks[-1], limit=limit, follow=follow, newest=newest_first)
     first = None if follow else await anext(pages, None)

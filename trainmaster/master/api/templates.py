@@ -79,14 +79,14 @@ def create(template_name: str, body: PostTemplate, master: UsesMaster, caller: U
 
 @router.put("/templates/{template_name}")
 def put(template_name: str, body: PostTemplate, master: UsesMaster, caller: UserCaller) -> TemplateAnswer:
-    """Creates a template, or changes the existing one."""
+    """Create a template, or changes the existing one."""
     row = master.templates.put(caller, template_name, body.config, body.workspace_id)
     return TemplateAnswer(template=Template.of(row))
 
 
 @router.patch("/templates/{template_name}")
 def set_config(template_name: str, body: Json, master: UsesMaster, caller: UserCaller) -> TemplateAnswer:
-    """The body is the whole new configuration."""
+    """Return the body is the whole new configuration."""
     row = master.templates.set_config(caller, template_name, body)
     return TemplateAnswer(template=Template.of(row))
 

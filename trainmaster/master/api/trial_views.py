@@ -36,8 +36,8 @@ router = APIRouter(prefix="/api/x1", tags=["trials"])
 
 @router.get("/trials/{trial_id}/board")
 def board(trial_id: int, master: UsesMaster, caller: UserCaller) -> TrialBoard:
-    """What a trial's page shows first: its state and why, its jobs, its metric, the last lines of its log to who may
-    read that."""
+    """Return what a trial's page shows first: its state and why, its jobs, its metric, the last lines of its log to who
+    may read that."""
     found = master.trial_views.read(trial_id)
     curve = found.curve
     readable = caller.holds(Permission.VIEW_EXPERIMENT_ARTIFACTS, found.workspace_id)
@@ -52,7 +52,7 @@ def board(trial_id: int, master: UsesMaster, caller: UserCaller) -> TrialBoard:
 
 @router.get("/trials/{trial_id}/attempts")
 def attempts(trial_id: int, master: UsesMaster, caller: UserCaller) -> AttemptsAnswer:
-    """A trial's life over its jobs."""
+    """Return a trial's life over its jobs."""
     found, error = master.attempts_views.of_trial(trial_id)
     return AttemptsAnswer(attempts=[attempt(one, error) for one in found])
 

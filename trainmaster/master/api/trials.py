@@ -161,7 +161,7 @@ def checkpoint(uuid: str, master: UsesMaster, caller: AnyCaller) -> CheckpointAn
 
 @router.get("/api/x1/trials/{trial_id}/story", tags=["ours"])
 def story(trial_id: int, master: UsesMaster, caller: UserCaller) -> Json:
-    """The trial's story: why each transition happened, oldest first."""
+    """Return the trial's story: why each transition happened, oldest first."""
     rows = master.experiments.story(trial_id)
     return {
         "events": [

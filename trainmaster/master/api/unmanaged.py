@@ -54,7 +54,7 @@ def created(master: ServedMaster, caller: UserCaller, body: CreateRequest, exter
 def put_experiment(
     external_experiment_id: str, body: CreateRequest, master: UsesMaster, caller: UserCaller
 ) -> CreateAnswer:
-    """The experiment of this external id, created if there is none."""
+    """Return the experiment of this external id, created if there is none."""
     if not body.unmanaged:
         raise Invalid("Only unmanaged experiments go by a name of their own; set unmanaged.")
     return created(master, caller, body, external_experiment_id)
@@ -67,7 +67,7 @@ def create_trial(body: CreateTrial, master: UsesMaster, caller: UserCaller) -> T
 
 @router.put("/trials")
 def put_trial(body: PutTrial, master: UsesMaster, caller: UserCaller) -> TrialAnswer:
-    """The trial of this external id, created if there is none."""
+    """Return the trial of this external id, created if there is none."""
     return _made(master, caller, body.create_trial_request, body.external_trial_id)
 
 
@@ -92,7 +92,7 @@ def by_external_id(
 
 @router.post("/trials/{trial_id}/start")
 def start(trial_id: int, body: StartTrial, master: UsesMaster, caller: UserCaller) -> Json:
-    """Starts a new run, from the latest checkpoint."""
+    """Start a new run, from the latest checkpoint."""
     begun = master.unmanaged.start(caller, trial_id, resume=body.resume)
     return {
         "trialRunId": begun.run_id,
@@ -103,7 +103,7 @@ def start(trial_id: int, body: StartTrial, master: UsesMaster, caller: UserCalle
 
 @router.patch("/trials/{trial_id}")
 def patch(trial_id: int, body: PatchTrial, master: UsesMaster, caller: UserCaller) -> TrialAnswer:
-    """Takes in a heartbeat, or a change of state."""
+    """Take in a heartbeat, or a change of state."""
     state = next(iter(words([body.state], "STATE_", STATES)), None) if body.state else None
     master.unmanaged.say(caller, trial_id, state)
     return answer_of(master, trial_id)

@@ -125,7 +125,7 @@ async def follow(socket: WebSocket) -> None:
 
 
 def _admit(master: ServedMaster, socket: WebSocket) -> Caller:
-    """Authenticates by a header, a ticket, or the cookie with a page of ours: a browser sends it with any page's
+    """Authenticate by a header, a ticket, or the cookie with a page of ours: a browser sends it with any page's
     WebSocket. Raises Unauthenticated, Forbidden."""
     if ticket := socket.query_params.get(TICKET):
         return user_of_session(master, master.tickets.redeem(ticket, tickets.STREAM))
@@ -153,7 +153,7 @@ class _Session:
         self._over: tuple[int, str] | None = None
 
     async def run(self) -> tuple[int, str]:
-        """Serves until the follower disconnects, may no longer follow, or the master stops; returns the close code and
+        """Serve until the follower disconnects, may no longer follow, or the master stops; return the close code and
         reason."""
         wakeups = self._master.wakeups
         with waiting(wakeups, updates.SUBJECT, period=CHECK_PERIOD) as turn:
@@ -316,7 +316,7 @@ WORDS: Mapping[str, _Words] = {
 
 
 def _followers(master: ServedMaster, opening: Opening) -> list[tuple[_Words, Follower]]:
-    """Raises Invalid for ids that are not written as such."""
+    """Raise Invalid for ids that are not written as such."""
     last = master.update_numbers.last_number()
     found: list[tuple[_Words, Follower]] = []
     for name, words in WORDS.items():

@@ -190,7 +190,7 @@ class Activity(Body):
 
 @router.post("/users/activity")
 def note_activity(body: Activity, master: UsesMaster, caller: UserCaller) -> Json:
-    """Accepted and ignored: this master keeps no list of recently viewed projects."""
+    """Accept and ignore: this master keeps no list of recently viewed projects."""
     return {}
 
 
@@ -230,7 +230,7 @@ def patch(user_id: int, body: PatchUser, request: Request, master: UsesMaster, c
 
 @router.post("/users/{user_id}/password")
 async def set_password(user_id: int, request: Request, master: UsesMaster, caller: UserCaller) -> UserAnswer:
-    """The body is the password, a JSON text, hashed the way Determined's clients do."""
+    """Return the body is the password, a JSON text, hashed the way Determined's clients do."""
     refuse_pages(request)
     try:
         text = await request.json()

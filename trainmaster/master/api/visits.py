@@ -55,7 +55,7 @@ class Visit:
 
 
 def admit(master: ServedMaster, connection: HTTPConnection, name: str) -> Visit:
-    """Returns the caller and the service that they may use. Raises Unauthenticated, Forbidden, NotFound."""
+    """Return the caller and the service that they may use. Raises Unauthenticated, Forbidden, NotFound."""
     service = master.job_services.find(name)
     open_to_all = service is not None and service.open
     caller = _caller(master, connection, name)
@@ -70,7 +70,7 @@ def admit(master: ServedMaster, connection: HTTPConnection, name: str) -> Visit:
 
 
 def _caller(master: ServedMaster, connection: HTTPConnection, name: str) -> Caller | None:
-    """Authenticates by a header, a ticket, or a pass to this task; the session's own cookie is never enough. Raises
+    """Authenticate by a header, a ticket, or a pass to this task; the session's own cookie is never enough. Raises
     Unauthenticated, Forbidden."""
     if token := in_header(connection):
         return user_of(master, token)
@@ -141,7 +141,7 @@ def with_pass(master: ServedMaster, request: Request, name: str, caller: Caller,
 
 
 def asked_for(request: HTTPConnection) -> str:
-    """The requested path and query, without a ticket, as they were sent."""
+    """Return the requested path and query, without a ticket, as they were sent."""
     raw = request.scope.get("raw_path") or request.scope["path"].encode()
     path: str = raw.decode("latin-1")
     query = query_of(request)
@@ -149,6 +149,6 @@ def asked_for(request: HTTPConnection) -> str:
 
 
 def query_of(connection: HTTPConnection) -> str:
-    """The query as it was sent, without a ticket."""
+    """Return the query as it was sent, without a ticket."""
     parts = connection.scope["query_string"].decode("latin-1").split("&")
     return "&".join(part for part in parts if part.partition("=")[0] != TICKET)

@@ -44,7 +44,7 @@ class Webhook(Shape):
 
     @classmethod
     def of(cls, view: webhooks.WebhookView) -> Webhook:
-        """A webhook's address often suffices to post there: only users who may edit it see all of it."""
+        """Return a webhook's address often suffices to post there: only users who may edit it see all of it."""
         row = view.row
         return cls(
             id=row.id,
@@ -131,7 +131,7 @@ def create(body: PostWebhook, master: UsesMaster, caller: UserCaller) -> Webhook
 
 @router.post("/webhooks/custom")
 def alert(body: PostAlert, master: UsesMaster, caller: AnyCaller) -> Json:
-    """Sends an alert of training code to the experiment's webhooks."""
+    """Send an alert of training code to the experiment's webhooks."""
     data = body.data.model_dump()
     level = body.data.level.removeprefix("LOG_LEVEL_").upper()
     data["level"] = {"WARN": "WARNING", "UNSPECIFIED": "INFO"}.get(level, level)

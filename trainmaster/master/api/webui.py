@@ -72,11 +72,11 @@ class Route:
     tab: str = ""
 
     def modules(self, names: Mapping[str, str]) -> Sequence[str]:
-        """The modules of the page and of the view that is shown, which may not be there."""
+        """Return the modules of the page and of the view that is shown, which may not be there."""
         return [f"app/pages/{self.page}.js", f"app/pages/{self.page}_{names.get('tab', self.tab)}.js"]
 
     def fits(self, path: Sequence[str]) -> dict[str, str] | None:
-        """What stands in the place of its names; None for another kind of address."""
+        """Return what stands in the place of its names; None for another kind of address."""
         required = [part for part in self.path if not part.endswith("?")]
         if not len(required) <= len(path) <= len(self.path):
             return None
@@ -89,7 +89,8 @@ class Route:
         return found
 
     def call(self, names: Mapping[str, str], query: Mapping[str, str]) -> str:
-        """The address of the data from the master's root on, empty for none; `app/ui/router.js` makes the same one."""
+        """Return the address of the data from the master's root on, empty for none; `app/ui/router.js` makes the same
+        one."""
         if not self.data or (self.needs and not any(query.get(name) for name in self.needs)):
             return ""
         path = "/".join(_quoted(names.get(part[1:], "")) if part[:1] == ":" else part for part in self.data.split("/"))
@@ -141,7 +142,7 @@ def read_tree(folder: Path) -> Tree:
 
 
 def imported(modules: Mapping[str, str], start: str) -> Iterator[str]:
-    """Yields `start` and every module that is fetched with it, the nearest first."""
+    """Yield `start` and every module that is fetched with it, the nearest first."""
     due, seen = [start], {start}
     while due:
         name = due.pop(0)
@@ -235,7 +236,7 @@ def _raw(request: Request, path: str) -> str:
 
 
 def _links(tree: Tree, place: Sequence[str], request: Request) -> Iterator[str]:
-    """What a browser should fetch before it has read the first module."""
+    """Yield what a browser should fetch before it has read the first module."""
     fitting = ((route, names) for route in tree.routes if (names := route.fits(place)) is not None)
     route, names = next(fitting, (None, {}))
     # Data first: they take the master longest, and browsers ask for six things of a server at a time.

@@ -188,7 +188,7 @@ def _first(one: str | None, other: str | None) -> str | None:
 
 @router.delete("/workspaces/{workspace_id}")
 def delete(workspace_id: int, master: UsesMaster, caller: UserCaller) -> Json:
-    """Deletes a workspace with its contents; `completed`: whether that is done already."""
+    """Delete a workspace with its contents; `completed`: whether that is done already."""
     return {"completed": master.workspaces.remove(caller, workspace_id)}
 
 
@@ -260,7 +260,7 @@ def bind(pool_name: str, body: BindingsBody, master: UsesMaster, caller: UserCal
 
 @router.put("/resource-pools/{pool_name}/workspace-bindings")
 def rebind(pool_name: str, body: BindingsBody, master: UsesMaster, caller: UserCaller) -> Json:
-    """Replaces the pools that are bound to the workspace."""
+    """Replace the pools that are bound to the workspace."""
     names, ids = body.workspace_names, body.workspace_ids
     master.pool_bindings.replace(caller, pool_name, ids, names)
     return {}

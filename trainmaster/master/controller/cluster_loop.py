@@ -128,7 +128,7 @@ class ClusterLoop:
         return self._submits.pause(pause) if self._waiting else pause
 
     def reconcile(self) -> None:
-        """Runs one pass. Every step is independent: what one of them cannot do now is done by a later pass."""
+        """Run one pass. Every step is independent: what one of them cannot do now is done by a later pass."""
         self._announce()
         todo = self._master.work_steps.pending(self._cluster.name)
         if todo.unbound or todo.overdue:
@@ -147,7 +147,7 @@ class ClusterLoop:
         self._collect()
 
     def _announce(self) -> None:
-        """Publishes the master's address to jobs on a remote cluster, once that can be reached. (Where its folders are
+        """Publish the master's address to jobs on a remote cluster, once that can be reached. (Where its folders are
         this machine's own, that was done at the start.)"""
         if (
             self._cluster.facts.here
@@ -187,7 +187,7 @@ class ClusterLoop:
             return IDLE_POLL
 
     def _look_if_due(self) -> bool:
-        """Returns whether the cluster was observed anew. The query itself only fills the backlog."""
+        """Return whether the cluster was observed anew. The query itself only fills the backlog."""
         rest = max(self._poll_interval(), LOOK_SHARE * self._look_cost)
         due = self._look is None and time.monotonic() - self._observed_at >= rest
         # A cluster without jobs of ours is not queried.
@@ -225,7 +225,7 @@ class ClusterLoop:
         self._remove([*found.doubles, *found.orphans])
 
     def _remove(self, unwanted: list[JobRef]) -> None:
-        """Ends jobs without a live attempt. A job that is slow to end is not cancelled again in every pass."""
+        """End jobs without a live attempt. A job that is slow to end is not cancelled again in every pass."""
         at = time.monotonic()
         since = {ref: self._removing.get(ref, -math.inf) for ref in unwanted}
         now_asked = [ref for ref in since if at - since[ref] >= endings.RESEND_KILL]
@@ -242,7 +242,7 @@ class ClusterLoop:
         return True
 
     def _investigated(self, found: list[endings.Ending]) -> list[endings.Ending]:
-        """Examines jobs that ended without a report of their runtime, or that a person may not have cancelled: their
+        """Examine jobs that ended without a report of their runtime, or that a person may not have cancelled: their
         files, and the scheduler's accounting. Returns what is known now."""
         unclear = endings.unclear(found)
         ids = {one.allocation_id for one in unclear}
@@ -282,7 +282,7 @@ class ClusterLoop:
     # -- concluding -------------------------------------------------------------------------------------------
 
     def _conclude(self, over: list[endings.Ending]) -> None:
-        """Closes ended attempts, those of one experiment together: thousands may have been cancelled at once."""
+        """Close ended attempts, those of one experiment together: thousands may have been cancelled at once."""
         ends: dict[int, dict[str, Outcome]] = {}
         in_time = self._for_a_while()
         decided = list(self._master.endings.verdicts(over))
@@ -312,7 +312,7 @@ class ClusterLoop:
             self._end(experiment_id, together)
 
     def _end(self, experiment_id: int, outcomes: dict[str, Outcome]) -> None:
-        """Ends attempts of one experiment. An experiment that cannot be updated delays no other."""
+        """End attempts of one experiment. An experiment that cannot be updated delays no other."""
         try:
             self._master.endings.end_together(experiment_id, outcomes)
         except DATABASE_UNAVAILABLE:
@@ -327,7 +327,7 @@ class ClusterLoop:
             self._wake.set()
 
     def _end_alone(self, found: endings.Verdict) -> None:
-        """Ends an attempt of a standalone task."""
+        """End an attempt of a standalone task."""
         try:
             self._master.endings.end(found.allocation_id, found.outcome)
         except DATABASE_UNAVAILABLE:
@@ -345,7 +345,7 @@ class ClusterLoop:
             yield False
 
     def _replayed(self, found: endings.Verdict) -> bool:
-        """Takes in what the job wrote and could not deliver, before its end is decided. False: try again later."""
+        """Take in what the job wrote and could not deliver, before its end is decided. False: try again later."""
         allocation_id = found.allocation_id
         replay = self._replays.get(allocation_id)
         if replay is None:
@@ -367,7 +367,7 @@ class ClusterLoop:
         return replay.spent if replay is not None else 0.0
 
     def _charged(self, found: endings.Verdict) -> endings.Verdict:
-        """A job that flooded its folder ended by its own fault, even if something else ended it then."""
+        """Return a job that flooded its folder ended by its own fault, even if something else ended it then."""
         replay = self._replays.get(found.allocation_id)
         if replay is None or not replay.flood:
             return found
@@ -377,7 +377,7 @@ class ClusterLoop:
         return replace(found, outcome=replace(found.outcome, kind=OutcomeKind.FAILED, text=replay.flood.rstrip(".")))
 
     def _collect(self) -> None:
-        """Removes the folders of ended jobs once the scheduler no longer lists them."""
+        """Remove the folders of ended jobs once the scheduler no longer lists them."""
         if time.monotonic() < self._collect_at:
             return
         what = "the removal of the job folder of"
@@ -395,7 +395,7 @@ class ClusterLoop:
         self._patience.each(what, [*folders, *resting], collect)
 
     def _read(self, token: str, user: str | None, places: Mapping[str, StreamPosition] | None = None) -> Remains | None:
-        """The exit records that a job left; with `places` also its streams."""
+        """Return the exit records that a job left; with `places` also its streams."""
         try:
             return self._dispatcher.collect(token, user, places, self._master.settings.limits.spool * 2**20)
         except DispatcherError as error:
@@ -403,7 +403,7 @@ class ClusterLoop:
             return None
 
     def _take_exit(self, allocation_id: str, record: bytes) -> bool:
-        """Reads an exit record; returns whether the file is one. An incomplete or corrupt file is not: a later pass
+        """Read an exit record; return whether the file is one. An incomplete or corrupt file is not: a later pass
         reads it again, and other sources decide meanwhile."""
         try:
             word = ExitReport(allocation_id, json.loads(record))

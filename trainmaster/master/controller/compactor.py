@@ -54,7 +54,7 @@ class Compactor:
             self._stop.wait(PERIOD)
 
     def _pass(self, settled: Mapping[str, int]) -> None:
-        """Runs one pass. A trial or task that cannot be counted or compacted delays no other."""
+        """Run one pass. A trial or task that cannot be counted or compacted delays no other."""
         more = True
         sources = {source.name: source for source in SOURCES}
 
@@ -77,7 +77,7 @@ class Compactor:
             self._patience.each("compacting the log of task", self._master.log_blocks.due(), lines)
 
     def _rested(self, step: Callable[[], bool]) -> bool:
-        """Takes a step and sleeps after it. False when that was the last one, or the loop must end."""
+        """Take a step and sleeps after it. False when that was the last one, or the loop must end."""
         if self._stop.is_set():
             return False
         began = time.monotonic()

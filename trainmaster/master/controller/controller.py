@@ -45,7 +45,7 @@ class Controller:
         self._leadership.release()
 
     def _match(self, wanted: list[Cluster]) -> None:
-        """Runs one loop for each configured cluster, with its present configuration, and no other; beside them the
+        """Run one loop for each configured cluster, with its present configuration, and no other; beside them the
         janitor, the webhook sender and the compactor."""
         for loop in [loop for loop in self._loops if not any(loop.cluster is cluster for cluster in wanted)]:
             loop.stop()

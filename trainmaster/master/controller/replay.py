@@ -51,7 +51,7 @@ class Replay:
         self.flood = ""  # why the rest is ignored, as a sentence: it is more than any honest job leaves
 
     def go_on(self, read: Read, until: float) -> bool:
-        """Takes in more records for a limited time; returns whether all that count have been. Raises Unread,
+        """Take in more records for a limited time; return whether all that count have been. Raises Unread,
         NotThereYet (begin anew later), and as `Store.transaction`."""
         began = time.monotonic()
         try:
@@ -89,7 +89,7 @@ class Replay:
         self._places[stream] = StreamPosition(0, BEYOND)  # no more of it is read
 
     def _take(self, stream: str, piece: StreamPiece, until: float) -> bool:
-        """Takes in one stream. False when time was over before all of it was taken in."""
+        """Take in one stream. False when time was over before all of it was taken in."""
         line = piece.end.line - piece.content.count(b"\n")
         offset = piece.end.offset - len(piece.content)
         most = self._found.written.get(stream)  # None: its node could not count them
@@ -116,7 +116,7 @@ class Replay:
         return True
 
     def _store_lines(self, stream: str, first: int, lines: Sequence[bytes]) -> bool:
-        """Stores as the runtime delivers: a record that cannot be stored is found by halving, and only its number is
+        """Store as the runtime delivers: a record that cannot be stored is found by halving, and only its number is
         kept. False: no more of this attempt is taken in."""
         records = [_record(line, self._limits) for line in lines]
         self._unreadable += sum(record.get("kind") == "unreadable" for record in records)
@@ -168,7 +168,7 @@ def _chunks(content: bytes) -> Iterator[tuple[list[bytes], int]]:
 
 
 def _record(line: bytes, limits: Limits) -> Json:
-    """Parses a line. An invalid line is kept as such, so that numbers stay right."""
+    """Parse a line. An invalid line is kept as such, so that numbers stay right."""
     # A line of nothing but brackets takes fifty times its size once it is parsed.
     if len(line) > limits.report_values and line.count(b",") + line.count(b"[") + line.count(b"{") > _roomy(limits):
         return {"kind": "unreadable", "why": "it holds more values than limits.report_values allows"}

@@ -52,7 +52,7 @@ class Submits:
         self.limited = False  # some may wait until others of their experiment end
 
     def close(self) -> None:
-        """Waits for the submits under way."""
+        """Wait for the submits under way."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def pause(self, longest: float) -> float:

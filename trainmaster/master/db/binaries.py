@@ -45,7 +45,7 @@ def candidate_folders() -> Iterator[Path]:
 
 
 def find_binaries(major: int | None = None) -> Binaries:
-    """The first complete set of programs; with `major`, of exactly that version (a data folder is bound to it).
+    """Return the first complete set of programs; with `major`, of exactly that version (a data folder is bound to it).
 
     Raises NoServer with what to do.
     """

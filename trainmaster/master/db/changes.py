@@ -34,12 +34,12 @@ def pending(session: Session) -> bool:
 
 
 def number(session: Session) -> None:
-    """Gives a number to each change without one."""
+    """Give a number to each change without one."""
     session.execute(_LOCK)
     for statement in _NUMBER:
         session.execute(statement)
 
 
 def highest(session: Session) -> int:
-    """The last number that was assigned."""
+    """Return the last number that was assigned."""
     return int(session.execute(_HIGHEST).scalar_one())

@@ -176,7 +176,7 @@ class EmbeddedServer:
     # -- running --------------------------------------------------------------------------------------------------
 
     def _wait_for_predecessor(self) -> None:
-        """A server whose master was killed is shutting down; the folder is ours once it has gone."""
+        """Wait: a server whose master was killed is shutting down; the folder is ours once it has gone."""
         deadline = time.monotonic() + STOP_DEADLINE
         while (pid := self._running_pid()) is not None:
             if time.monotonic() > deadline:

@@ -25,8 +25,8 @@ IDLE = 1.0  # seconds after which a pooled connection is tried before it is used
 
 
 def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Watchdog | None = None) -> Engine:
-    """An engine whose pool keeps its connections (a pool that grows and shrinks collapses under load). With `watchdog`
-    its statements fail as soon as the database is known not to answer.
+    """Return an engine whose pool keeps its connections (a pool that grows and shrinks collapses under load). With
+    `watchdog` its statements fail as soon as the database is known not to answer.
 
     A recently used connection is assumed to work: a test each time costs as much as a short query.
     """
@@ -44,7 +44,7 @@ def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Watchdog | No
 
     @event.listens_for(engine, "connect")
     def bound(connection: Any, _: object) -> None:
-        """Settings by which the server ends a statement when this process hangs or is gone."""
+        """Return settings by which the server ends a statement when this process hangs or is gone."""
         with connection.cursor() as cursor:
             cursor.execute(f"SET statement_timeout = {2 * BACKGROUND_SECONDS * 1000:.0f}")
             if connection.server_version >= 14_00_00:
@@ -162,7 +162,7 @@ class Leadership:
         self._failed = False
 
     def try_acquire(self) -> bool:
-        """True while we lead. Notices a lost connection, and with it lost leadership."""
+        """Return whether we lead. Notices a lost connection, and with it lost leadership."""
         try:
             if self._connection is not None:
                 self._connection.execute(text("SELECT 1"))

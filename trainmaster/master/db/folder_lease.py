@@ -52,7 +52,7 @@ class FolderLease:
         self._file = -1
 
     def acquire(self) -> None:
-        """Takes the lease. Raises FolderHeld with its holder's process and host."""
+        """Take the lease. Raises FolderHeld with its holder's process and host."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -27,7 +27,7 @@ def _config() -> Config:
 
 
 def current(engine: Engine) -> str | None:
-    """The revision the database is at; None for an empty one."""
+    """Return the revision the database is at; None for an empty one."""
     with engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 

@@ -35,7 +35,7 @@ class RequestContext:
 
 
 def worked(call: Callable[P, T]) -> Callable[P, T]:
-    """Wraps a function so that its processor time is counted."""
+    """Wrap a function so that its processor time is counted."""
 
     @wraps(call)
     def noting(*args: P.args, **kwargs: P.kwargs) -> T:

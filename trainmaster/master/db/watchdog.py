@@ -72,7 +72,7 @@ class Watchdog:
         return self._why
 
     def check(self) -> None:
-        """Raises DatabaseUnavailable while the database does not answer."""
+        """Raise DatabaseUnavailable while the database does not answer."""
         if why := self._why:
             raise DatabaseUnavailable(
                 f"The database does not answer, for {time.monotonic() - self._since:.0f} s: {why}"
@@ -144,7 +144,7 @@ def _wait(connection: Any) -> None:
 
 
 def _until(connection: Any, deadline: float, stopped: Callable[[], bool]) -> None:
-    """Waits for an asynchronous connection's operation. Raises OperationalError at `deadline`."""
+    """Wait for an asynchronous connection's operation. Raises OperationalError at `deadline`."""
     while not _ready(connection, CHECK_PERIOD):
         if time.monotonic() > deadline or stopped():
             raise psycopg2.OperationalError(f"no answer within {PATIENCE:.0f} s")

@@ -35,13 +35,13 @@ class Senders(Protocol):
     """Interface to the accounting of authenticated senders of large bodies."""
 
     async def rest(self, scope: Scope) -> None:
-        """Called before a body is received: a sender that has kept the master busy waits."""
+        """Wait, before a body is received, where its sender has kept the master busy."""
 
     def turn(self, scope: Scope) -> AbstractAsyncContextManager[None]:
         """In the block a body may be parsed. Raises Busy."""
 
     def charge(self, scope: Scope, size: int) -> None:
-        """Counts received bytes."""
+        """Count received bytes."""
 
 
 class BodyLimit:
@@ -93,13 +93,13 @@ class BodyLimit:
                 self._senders.charge(scope, counted.size)
 
     def check_values(self, count: int) -> None:
-        """Raises HTTPException for JSON of which so many objects would be made that they take fifty times its room, and
+        """Raise HTTPException for JSON of which so many objects would be made that they take fifty times its room, and
         seconds in which nobody else is served."""
         if excess := self._limits.over("request_values", count, "The request's JSON holds {} values or more"):
             raise HTTPException(413, excess, headers=_CLOSE)
 
     async def check(self, scope: Scope, size: int, *, admitted: bool) -> bool:
-        """Checks a request that has this many bytes so far, and admits its sender. Raises HTTPException."""
+        """Check a request that has this many bytes so far, and admit its sender. Raises HTTPException."""
         if size > self._limit:
             raise HTTPException(413, self._sentence, headers=_CLOSE)
         if admitted or size <= OF_STRANGERS:
@@ -132,7 +132,7 @@ class _Counted:
         self._receive, self._send = receive, send
 
     async def expect(self, size: int) -> None:
-        """Checks a body of so many bytes. Raises HTTPException."""
+        """Check a body of so many bytes. Raises HTTPException."""
         self._admitted = await self._rule.check(self._scope, size, admitted=self._admitted)
 
     async def receive(self) -> Message:

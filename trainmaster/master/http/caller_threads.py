@@ -35,17 +35,17 @@ _CALLER = "trainmaster.served"  # in a request's scope: a list, with its caller 
 
 
 def expect_caller(scope: Scope) -> None:
-    """Prepares a request for `note_caller`."""
+    """Prepare a request for `note_caller`."""
     scope[_CALLER] = []
 
 
 def note_caller(scope: Scope, caller: Caller) -> None:
-    """Notes whose request this is, for `run_for_request`."""
+    """Note whose request this is, for `run_for_request`."""
     scope.get(_CALLER, []).append(caller)
 
 
 def place_of(caller: Caller) -> tuple[Hashable, Hashable]:
-    """The key of a caller's share. A user's jobs do not wait for their owner, nor the owner for them."""
+    """Return the key of a caller's share. A user's jobs do not wait for their owner, nor the owner for them."""
     return (caller.user_id, (caller.allocation_id or caller.inside) is not None)
 
 
@@ -57,32 +57,32 @@ class CallerThreads:
         self._users: OrderedDict[bytes, int] = OrderedDict()  # by the digest of credentials that were shown lately
 
     async def run(self, caller: Caller, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls a function that is quick. Waits for a place as long as it takes: whoever may wait here is limited by
+        """Call a function that is quick. Waits for a place as long as it takes: whoever may wait here is limited by
         the number of connections. Raises TooSlow when the client has disconnected."""
         return await self._within(place_of(caller), self._limits.share, "share", partial(call, *args, **kwargs))
 
     async def search(self, caller: Caller, call: Callable[[], T]) -> T:
-        """Calls a function that may take long, such as a search in logs. Raises Busy when too many of them wait."""
+        """Call a function that may take long, such as a search in logs. Raises Busy when too many of them wait."""
         key = (caller.user_id, "search")
         return await self._within(key, self._limits.searches, "searches", call, patient=False)
 
     async def run_for_request(self, scope: Scope, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same for the sender of a request, as far as it is known."""
+        """Return the same for the sender of a request, as far as it is known."""
         if known := scope.get(_CALLER):
             return await self.run(known[0], call, *args, **kwargs)
         return await self.run_as(("address", (scope.get("client") or [""])[0]), call, *args, **kwargs)
 
     def place_as(self, who: Hashable) -> AbstractAsyncContextManager[None]:
-        """Holds a place in the block, for `who` is no user of the API: an agent, a stranger's address."""
+        """Hold a place in the block, for `who` is no user of the API: an agent, a stranger's address."""
         return self._shares.place((who, "other"), self._limits.share, "share", patient=True)
 
     async def run_as(self, who: Hashable, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same as `run` in a place of `place_as`."""
+        """Return the same as `run` in a place of `place_as`."""
         async with self.place_as(who):
             return await run_in_threadpool(call, *args, **kwargs)
 
     async def check(self, shown: str, address: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Checks credentials. While it is unknown whose they are, places are counted by address; those of a user who
+        """Check credentials. While it is unknown whose they are, places are counted by address; those of a user who
         showed the same ones lately, by user. Raises Busy when too many of the user's wait."""
         user = self._users.get(_digest(shown)) if shown else None
         if user is None:
@@ -98,11 +98,11 @@ class CallerThreads:
                 context.worked = before
 
     def stranger(self, address: str) -> AbstractAsyncContextManager[None]:
-        """Holds a place of the callers from an address that nobody has named."""
+        """Hold a place of the callers from an address that nobody has named."""
         return self._shares.place((("address", address), "check"), STRANGERS, "share", patient=True)
 
     def remember(self, shown: str, caller: Caller) -> None:
-        """Notes whose credentials these are: for `check` to choose a place by; nobody is let in by it."""
+        """Note whose credentials these are: for `check` to choose a place by; nobody is let in by it."""
         if not shown:
             return
         key = _digest(shown)
@@ -112,14 +112,14 @@ class CallerThreads:
             self._users.popitem(last=False)
 
     async def pieces(self, caller: Caller, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-        """The body of a response whose pieces are read in threads."""
+        """Yield the body of a response whose pieces are read in threads."""
         left = iter(pieces)
         with contextlib.suppress(Disconnected):
             while (piece := await self.run(caller, next, left, None)) is not None:
                 yield piece
 
     async def pieces_as(self, who: Hashable, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-        """The same for `who` is no user of the API."""
+        """Yield the same for `who` is no user of the API."""
         left = iter(pieces)
         while (piece := await self.run_as(who, next, left, None)) is not None:
             yield piece

@@ -67,7 +67,7 @@ class _Answer:
         await self._send(message)
 
     async def _finished(self, start: Message, body: bytes) -> Message:
-        """Sends the beginning of the answer and returns the rest."""
+        """Send the beginning of the answer and return the rest."""
         headers = MutableHeaders(scope=start)
         # Weak: the same for the compressed answer.
         mark = headers.setdefault("ETag", f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"')

@@ -21,7 +21,7 @@ def shown(connection: HTTPConnection, name: str) -> list[str]:
 
 
 def for_services(connection: HTTPConnection) -> str:
-    """A request's cookies without the master's, however they are written: some servers read a comma as a
+    """Return a request's cookies without the master's, however they are written: some servers read a comma as a
     semicolon."""
     return "; ".join(part for _, _, part in _pairs(connection) if not any(map(_names_ours, part.split(","))))
 
@@ -48,7 +48,8 @@ def is_ours(name: str) -> bool:
 
 
 def of_service(value: str, path: str) -> str | None:
-    """A service's `Set-Cookie`, restricted to its own `path` and host; None for one that looks like the master's."""
+    """Return a service's `Set-Cookie`, restricted to its own `path` and host; None for one that looks like the
+    master's."""
     first, *attributes = value.split(";")
     name, equals, _ = first.partition("=")
     # Without a name a browser sends the value alone, which may read like another cookie.

@@ -65,7 +65,7 @@ class ServedMaster(Master):
 
 
 async def _master(request: Request) -> ServedMaster:
-    """A coroutine although it waits for nothing: FastAPI would send a plain function to a thread and back."""
+    """Return a coroutine although it waits for nothing: FastAPI would send a plain function to a thread and back."""
     found: ServedMaster = request.app.state.master
     return found
 
@@ -74,8 +74,8 @@ UsesMaster = Annotated[ServedMaster, Depends(_master)]
 
 
 def bearer(request: HTTPConnection) -> str:
-    """The token of the request: from a header of Determined's clients, or from the cookie of a web page; empty without
-    one.
+    """Return the token of the request: from a header of Determined's clients, or from the cookie of a web page; empty
+    without one.
 
     A browser sends the cookie with requests of any page. So the cookie alone permits no change without the header that
     pages of other origins cannot set. Raises Forbidden.
@@ -84,7 +84,7 @@ def bearer(request: HTTPConnection) -> str:
 
 
 def in_header(request: HTTPConnection) -> str:
-    """The token in a program's header; empty when there is none."""
+    """Return the token in a program's header; empty when there is none."""
     for header in ("authorization", "grpc-metadata-x-allocation-token", "x-user-token"):
         scheme, _, token = request.headers.get(header, "").partition(" ")
         if scheme.lower() == "bearer" and token:
@@ -106,7 +106,8 @@ def _in_cookie(request: HTTPConnection) -> str:
 
 
 def session_cookie(request: HTTPConnection) -> str:
-    """The token in the master's cookie; empty when there is none. Raises Forbidden for several: one is foreign."""
+    """Return the token in the master's cookie; empty when there is none. Raises Forbidden for several: one is
+    foreign."""
     if SERVICES in request.scope:
         return ""  # ports of one host share cookies
     found = cookies.shown(request, cookies.SESSION)
@@ -127,7 +128,7 @@ def same_page(connection: HTTPConnection, master: ServedMaster, caller: Caller) 
 
 
 def peer_of(connection: HTTPConnection) -> str:
-    """The address that a connection comes from, in its canonical spelling; empty when it has none."""
+    """Return the address that a connection comes from, in its canonical spelling; empty when it has none."""
     return addresses.seen(connection.client.host) if connection.client else ""
 
 
@@ -138,7 +139,7 @@ async def admit_large(master: ServedMaster, scope: Scope) -> None:
 
 
 def admit(master: ServedMaster, connection: HTTPConnection) -> None:
-    """Authenticates the caller before a large body is read; the result is kept for the routers. Raises
+    """Authenticate the caller before a large body is read; the result is kept for the routers. Raises
     Unauthenticated."""
     if connection.scope["path"].startswith("/proxy/"):
         return  # passed on as it arrives; the service behind it may need no log-in
@@ -203,7 +204,7 @@ async def _caller(request: Request, master: UsesMaster) -> Caller:
 
 
 def _let_in(request: Request, master: ServedMaster, found: Caller | None) -> Caller:
-    """Authenticates and authorizes the caller; queries the database for unknown callers, and for roles."""
+    """Authenticate and authorizes the caller; queries the database for unknown callers, and for roles."""
     caller = found or _known(request, master)
     note_sender(request.scope, caller.allocation_id or caller.user_id)
     note_caller(request.scope, caller)
@@ -211,7 +212,7 @@ def _let_in(request: Request, master: ServedMaster, found: Caller | None) -> Cal
 
 
 def _allowed(request: Request, master: ServedMaster, caller: Caller) -> Caller:
-    """Returns the caller, with the workspaces for which they hold the endpoint's permission. Raises Forbidden."""
+    """Return the caller, with the workspaces for which they hold the endpoint's permission. Raises Forbidden."""
     endpoint = f"{request.method} {request.scope['route'].path}"
     rule = ENDPOINTS.get(endpoint)
     if rule is None:
@@ -239,7 +240,7 @@ def _allowed(request: Request, master: ServedMaster, caller: Caller) -> Caller:
 
 
 def _check_reach(request: Request, master: ServedMaster, caller: Caller, rule: Permission) -> None:
-    """Checks that a job sees only its own workspace, and elsewhere what its owner may see. Raises Forbidden. What jobs
+    """Check that a job sees only its own workspace, and elsewhere what its owner may see. Raises Forbidden. What jobs
     may do at all is said where they are let in."""
     home = master.locations.workspace_of(request.path_params)
     if home is None or home == master.locations.workspace_of({"trial_id": str(caller.trial_id)}):
@@ -251,7 +252,7 @@ def _check_reach(request: Request, master: ServedMaster, caller: Caller, rule: P
 
 
 def user_of(master: ServedMaster, token: str) -> Caller:
-    """Authenticates `token`, with the roles' permissions, outside of a request: for long-lived connections. Raises
+    """Authenticate `token`, with the roles' permissions, outside of a request: for long-lived connections. Raises
     Unauthenticated, and Forbidden for a job."""
     caller = master.identities.authenticate(token)
     if caller.allocation_id is not None:
@@ -260,7 +261,7 @@ def user_of(master: ServedMaster, token: str) -> Caller:
 
 
 def user_of_session(master: ServedMaster, session_id: int) -> Caller:
-    """The same for a session, given its number. Raises Unauthenticated."""
+    """Return the same for a session, given its number. Raises Unauthenticated."""
     return with_roles(master, master.identities.by_session(session_id))
 
 
@@ -276,7 +277,7 @@ def with_roles(master: ServedMaster, caller: Caller) -> Caller:
 async def _shared(
     request: Request, master: UsesMaster, caller: Annotated[Caller, Depends(_caller)]
 ) -> AsyncIterator[Caller]:
-    """Yields the caller, while the endpoint works in a thread within the caller's share. What waits in the event loop,
+    """Yield the caller, while the endpoint works in a thread within the caller's share. What waits in the event loop,
     long polls and streams, takes no place of it."""
     if iscoroutinefunction(request.scope["route"].endpoint):
         await _opened(master, caller)
@@ -317,12 +318,12 @@ UserCaller = Annotated[Caller, Depends(_user)]
 
 
 def own_allocation(caller: Caller, allocation_id: str) -> None:
-    """Checks that a job reports for its own allocation only. Raises Forbidden."""
+    """Check that a job reports for its own allocation only. Raises Forbidden."""
     if caller.allocation_id != allocation_id and not (caller.allocation_id is None and caller.admin):
         raise Forbidden(f"This token does not belong to the allocation {allocation_id}.")
 
 
 def own_trial(caller: Caller, trial_id: int) -> None:
-    """Checks that the caller is the trial's own job. Raises Forbidden."""
+    """Check that the caller is the trial's own job. Raises Forbidden."""
     if caller.trial_id != trial_id and not (caller.allocation_id is None and caller.admin):
         raise Forbidden(f"This token does not belong to trial {trial_id}.")

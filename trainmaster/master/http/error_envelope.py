@@ -65,8 +65,8 @@ def envelope(status: int, message: str, details: Any = None, headers: Mapping[st
 
 
 def stream_error(error: Exception) -> bytes:
-    """The last line of a stream that `error` ends: a ServiceError, or one of DATABASE_UNAVAILABLE. Its shape is that of
-    grpc-gateway; clients read in `http_code` whether trying again helps."""
+    """Return the last line of a stream that `error` ends: a ServiceError, or one of DATABASE_UNAVAILABLE. Its shape is
+    that of grpc-gateway; clients read in `http_code` whether trying again helps."""
     status, message = explained(error)
     code, reason = _BY_STATUS.get(status, (2, "Unknown"))
     told = {"grpc_code": code, "http_code": status, "http_status": reason, "message": message}
@@ -85,7 +85,7 @@ def explained(error: Exception) -> tuple[int, str]:
 
 
 def note_refusal(connection: HTTPConnection, sentence: str) -> None:
-    """Logs each call that the caller may not make: it shows who probes for open endpoints."""
+    """Log each call that the caller may not make: it shows who probes for open endpoints."""
     address = connection.client.host if connection.client else "an unknown address"
     method = connection.scope.get("method", "GET")
     log.info("refused %s %s from %s: %s", method, quote(connection.scope["path"]), address, sentence)

@@ -38,7 +38,7 @@ ELSEWHERE: Mapping[str, str] = {
 
 
 def check(fields: Iterable[tuple[str, Any]]) -> None:
-    """Raises Invalid for fields, with their values, over their limits. Those that are checked ELSEWHERE are left."""
+    """Raise Invalid for fields, with their values, over their limits. Those that are checked ELSEWHERE are left."""
     for name, value in fields:
         if value is None or isinstance(value, int | float) or name in ELSEWHERE:
             continue

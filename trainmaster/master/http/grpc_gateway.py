@@ -66,7 +66,7 @@ def _or_empty_message(receive: Receive) -> Receive:
 
 
 def in_json_names(query: bytes) -> bytes:
-    """The query with each parameter under its JSON name."""
+    """Return the query with each parameter under its JSON name."""
     if not query:
         return query
     kept: list[tuple[str, str]] = []
@@ -86,7 +86,7 @@ def json_name(name: str) -> str:
 
 
 def _as_json(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """The headers without a program's Content-Type of a form: FastAPI then reads the body as JSON.
+    """Return the headers without a program's Content-Type of a form: FastAPI then reads the body as JSON.
 
     Requests of browsers keep it. A foreign page can make one send forms, with its user's cookie or to log its user
     in as somebody else; such a request holds one of the headers that browsers add, and no token in a header."""

@@ -50,7 +50,7 @@ class Guard:
 
     @contextmanager
     def telling(self, behind: Behind, ended: Flag) -> Iterator[None]:
-        """The same with a flag of the caller's."""
+        """Yield the same with a flag of the caller's."""
         self._open.setdefault(behind, set()).add(ended)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
@@ -62,7 +62,7 @@ class Guard:
                 del self._open[behind]
 
     async def _run(self) -> None:
-        """Runs as long as any connection is watched."""
+        """Run as long as any connection is watched."""
         with waiting(self._master.wakeups, identity.SESSIONS, period=PERIOD) as turn:
             while self._open and not self._master.wakeups.closed:
                 turn.begin()

@@ -56,7 +56,7 @@ class JobCalls:
         self._known: OrderedDict[str, Caller] = OrderedDict()  # by token
 
     async def caller(self, token: str, *, checked_later: bool) -> Caller:
-        """The job that presents `token`. Raises Unauthenticated.
+        """Return the job that presents `token`. Raises Unauthenticated.
 
         What a token says never changes, only whether it still counts. `checked_later`: the call's own transaction
         refuses an attempt that ended too long ago (`identity.check_counts`), so a known token needs no query.

@@ -15,13 +15,13 @@ from trainmaster.master.values.stored import Json
 
 
 def rfc3339(time: dt.datetime) -> str:
-    """A time in RFC 3339 with millisecond precision: older Python clients cannot read more."""
+    """Return a time in RFC 3339 with millisecond precision: older Python clients cannot read more."""
     return time.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def precise(time: dt.datetime) -> str:
-    """A time as protobuf writes it: to the microsecond, in 0, 3 or 6 digits. For times that are returned as they were
-    sent."""
+    """Return a time as protobuf writes it: to the microsecond, in 0, 3 or 6 digits. For times that are returned as they
+    were sent."""
     digits = "microseconds" if time.microsecond % 1000 else "milliseconds" if time.microsecond else "seconds"
     return time.astimezone(dt.UTC).isoformat(timespec=digits).replace("+00:00", "Z")
 
@@ -56,7 +56,7 @@ class Storable(BaseModel):
 
     @model_validator(mode="after")
     def _within_limits(self) -> Self:
-        """Raises Invalid."""
+        """Raise Invalid."""
         field_limits.check(self)
         return self
 

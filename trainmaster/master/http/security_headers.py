@@ -55,7 +55,7 @@ class _Answer:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """The next message; once the request has been read, also the end of the caller's session, which ends the
+        """Return the next message; once the request has been read, also the end of the caller's session, which ends the
         response as if the caller had disconnected."""
         behind: Behind | None = self._scope.get(SCOPE_KEY) if self._read else None
         if behind is None:
@@ -80,6 +80,6 @@ class _Answer:
 
 
 def completed(headers: Sequence[tuple[bytes, bytes]], usual: Headers) -> list[tuple[bytes, bytes]]:
-    """The headers, with those of `usual` that are not among them."""
+    """Return the headers, with those of `usual` that are not among them."""
     there = {name.lower() for name, _ in headers}
     return [*headers, *(entry for entry in usual if entry[0] not in there)]

@@ -35,7 +35,8 @@ def line_of(message: dict[str, Any]) -> bytes:
 
 
 async def with_errors(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """A stream whose last line says what has ended it, if that was an error: its status has been sent long ago."""
+    """Yield a stream whose last line says what has ended it, if that was an error: its status has been sent long
+    ago."""
     try:
         async for line in lines:
             yield line
@@ -62,7 +63,7 @@ def lines_of(messages: Iterable[dict[str, Any]]) -> Iterator[bytes]:
 async def log_fields(
     master: ServedMaster, caller: Caller, tasks: Sequence[str], *, follow: bool
 ) -> AsyncIterator[dict[str, list[Any]]]:
-    """The values that tasks' lines can be filtered by; with `follow` again when the last task has more."""
+    """Yield the values that tasks' lines can be filtered by; with `follow` again when the last task has more."""
 
     def read() -> tuple[dict[str, list[Any]], bool]:
         over = master.trials.is_over(tasks[-1])

@@ -30,7 +30,7 @@ class Waiting:
         self._deadline = time.monotonic() + timeout
 
     async def again(self) -> bool:
-        """Waits for a wake-up, or for the next periodic check. False: time is over, or the master stops."""
+        """Wait for a wake-up, or for the next periodic check. False: time is over, or the master stops."""
         left = self._deadline - time.monotonic()
         if left <= 0 or self._wakeups.closed:
             return False
@@ -41,7 +41,7 @@ class Waiting:
         return True
 
     def begin(self) -> None:
-        """Marks the beginning of a check: later wake-ups cause another one. `again` does it as well."""
+        """Mark the beginning of a check: later wake-ups cause another one. `again` does it as well."""
         self._woken.clear()
 
     def wake(self) -> None:
@@ -58,7 +58,7 @@ def waiting(
 
 
 async def wait_for(wakeups: Wakeups, subject: str, look: Callable[[], Awaitable[T | None]], timeout: float) -> T | None:
-    """The result of `look`; None when it has found nothing for `timeout` seconds."""
+    """Return the result of `look`; None when it has found nothing for `timeout` seconds."""
     with waiting(wakeups, subject, timeout=timeout) as turn:
         while True:
             found = await look()

@@ -88,7 +88,7 @@ def last_line(outcome: OutcomeKind, text: str, exit_code: int | None, *, ran: bo
 
 
 def later(state: AllocationState, candidate: AllocationState) -> AllocationState:
-    """The later of two states: they only move forward, in whatever order observations arrive."""
+    """Return the later of two states: they only move forward, in whatever order observations arrive."""
     return candidate if candidate.rank > state.rank else state
 
 

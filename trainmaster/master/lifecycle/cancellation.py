@@ -38,7 +38,7 @@ class Cancellation:
 
 
 def doubt(known: Cancellation) -> Doubt | None:
-    """What speaks against a person's cancellation; None when nothing does."""
+    """Return what speaks against a person's cancellation; None when nothing does."""
     if known.by_person:
         return None
     if known.leased_at is None:

@@ -51,7 +51,7 @@ _EXCEPTION = re.compile(r"(?:\w+\.)*(\w+)(?::|$)")
 
 
 def cause_of(exit_code: int, evidence: str) -> FailureCause | None:
-    """The cause in the table; None for all others. `evidence`: the last lines, with ` | ` between
+    """Return the cause in the table; None for all others. `evidence`: the last lines, with ` | ` between
     them, of which an exception is the last one."""
     found = _EXCEPTION.match(evidence.rpartition(" | ")[2])
     name = found[1] if found else ""

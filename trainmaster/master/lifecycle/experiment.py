@@ -84,7 +84,7 @@ class NotPossible(ValueError):
 
 
 def step(experiment: Experiment, event: Event) -> tuple[Experiment, tuple[Decision, ...]]:
-    """Returns the experiment after `event`, and the decisions. Raises NotPossible for a command that the state does not
+    """Return the experiment after `event`, and the decisions. Raises NotPossible for a command that the state does not
     allow."""
     match event:
         case Pause():
@@ -113,8 +113,8 @@ _STOPS = {
 
 
 def told(state: State, why: str) -> trials.Event | None:
-    """The event that each live trial of an experiment in `state` has been given, or is still to be given; None when
-    the state asks nothing of trials. `why`: of a stop."""
+    """Return the event that each live trial of an experiment in `state` has been given, or is still to be given; None
+    when the state asks nothing of trials. `why`: of a stop."""
     match state:
         case State.PAUSED:
             return trials.Pause()
@@ -127,7 +127,7 @@ def told(state: State, why: str) -> trials.Event | None:
 
 
 def untold(state: State) -> frozenset[State]:
-    """The states of live trials that are still to be given what `told` returns."""
+    """Return the states of live trials that are still to be given what `told` returns."""
     match state:
         case State.PAUSED:
             return frozenset({State.ACTIVE})

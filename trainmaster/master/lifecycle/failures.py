@@ -24,13 +24,14 @@ class FailedTrial:
 
 
 def cause_of(text: str) -> str:
-    """The text of a failure without what differs between trials that fail alike: nodes, ranks, numbers, folders."""
+    """Return the text of a failure without what differs between trials that fail alike: nodes, ranks, numbers,
+    folders."""
     return _NUMBERS.sub("#", _FOLDERS.sub("/", _WHERE.sub("", text)))
 
 
 def reason_of(failures: Sequence[FailedTrial]) -> str:
-    """The reason of an experiment whose trials have failed, in their order: the most frequent cause, as the first trial
-    reports it. Empty without failures."""
+    """Return the reason of an experiment whose trials have failed, in their order: the most frequent cause, as the
+    first trial reports it. Empty without failures."""
     if not failures:
         return ""
     count = Counter(cause_of(failure.text) for failure in failures)

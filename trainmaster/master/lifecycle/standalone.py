@@ -88,7 +88,7 @@ class NotPossible(ValueError):
 
 
 def step(task: Task, event: Event) -> tuple[Task, tuple[Decision, ...]]:
-    """Returns the task after `event`, and the decisions. Raises NotPossible for a command that the state does not
+    """Return the task after `event`, and the decisions. Raises NotPossible for a command that the state does not
     allow."""
     match event:
         case Created():

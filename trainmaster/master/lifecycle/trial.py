@@ -102,7 +102,7 @@ Decision = Allocate | Preempt | End | Finish | Say
 
 
 def step(trial: Trial, event: Event) -> tuple[Trial, tuple[Decision, ...]]:
-    """Returns the trial after `event`, and the decisions. Events that no longer matter change nothing."""
+    """Return the trial after `event`, and the decisions. Events that no longer matter change nothing."""
     if trial.state.terminal:
         return trial, ()
     match event:

@@ -47,7 +47,7 @@ def make_brackets(
     max_rungs: int,
     bracket_rungs: Sequence[int] = (),
 ) -> list[Bracket]:
-    """The brackets of an adaptive search, the one with the most rungs first."""
+    """Return the brackets of an adaptive search, the one with the most rungs first."""
     rungs = sorted(bracket_rungs, reverse=True)
     if not rungs:
         # Logarithms in doubles, as upstream: whole powers may come out one lower (243 = 3**5 gives 4).

@@ -109,7 +109,7 @@ class AsyncHalving(Method):
             self._create(orders)
 
     def _judge(self, trial: int, report: ValidationReport) -> str:
-        """Walks the trial up the rungs it has reached; returns why it must stop, or None when it goes on."""
+        """Walk the trial up the rungs it has reached; return why it must stop, or None when it goes on."""
         if report.value is None:
             self._drop(trial)
             return f"{report.complaint}: counted as the worst"
@@ -180,7 +180,7 @@ class AsyncHalving(Method):
         return (self.bracket(range(self._budget.created)),)
 
     def bracket(self, trials: Sequence[int]) -> BracketRanking:
-        """The ranking, with the trials of this bracket."""
+        """Return the ranking, with the trials of this bracket."""
         return BracketRanking([self._ranking(place) for place in range(len(self._rungs))], trials, len(self._at))
 
     def _ranking(self, place: int) -> RungRanking:
@@ -194,7 +194,7 @@ class AsyncHalving(Method):
         )
 
     def _cut(self, place: int, rung: Rung) -> float | None:
-        """The worst value that goes on from a rung that is not empty."""
+        """Return the worst value that goes on from a rung that is not empty."""
         cut = rung.values[self._keep(rung) - 1]
         return cut if place < len(self._rungs) - 1 and cut < WORST else None
 
@@ -282,8 +282,8 @@ class HalvingSearcher(ManyTrials):
         return Goal(metric, time_metric, given(self.max_time, "max_time"))
 
     def preview_of(self, brackets: Iterable[tuple[int, int]]) -> Preview:
-        """The preview of brackets of (rungs, trials): every rung full, the best 1/divisor (at least one) of it in the
-        next."""
+        """Return the preview of brackets of (rungs, trials): every rung full, the best 1/divisor (at least one) of it
+        in the next."""
         stops: Counter[int] = Counter()
         for rungs, trials in brackets:
             units = rung_units(rungs, self.divisor, self.goal.max_time)

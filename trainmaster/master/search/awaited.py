@@ -22,8 +22,8 @@ def missing_in(goal: SearchGoal, metrics: Mapping[str, Any]) -> list[str]:
 
 
 def never_reported(goal: SearchGoal, reported: Mapping[str, Any]) -> str:
-    """A sentence for a trial that has ended and never reported the searcher's metric; empty where it did. `reported`:
-    the names of its validation metrics."""
+    """Return a sentence for a trial that has ended and never reported the searcher's metric; empty where it did.
+    `reported`: the names of its validation metrics."""
     metric = goal.metric
     if metric in reported:
         return ""
@@ -33,6 +33,6 @@ def never_reported(goal: SearchGoal, reported: Mapping[str, Any]) -> str:
 
 
 def no_metric(metric: str, metrics: Mapping[str, Any]) -> str:
-    """The clause on a validation without the searcher's metric."""
+    """Return the clause on a validation without the searcher's metric."""
     names = ", ".join(sorted(map(str, metrics))) or "none"
     return f"The validation has no metric {metric} (its metrics: {names})"

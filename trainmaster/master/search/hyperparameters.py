@@ -59,7 +59,7 @@ class Grid:
         """Number of points; 1 for a space without names."""
 
     def point(self, number: int) -> dict[str, Any]:
-        """The point with that number, 0 .. size - 1."""
+        """Return the point with that number, 0 .. size - 1."""
         values = []
         for axis in reversed(self._axes):
             number, place = divmod(number, len(axis))

@@ -37,7 +37,7 @@ class RandomState:
         return self._twister.getrandbits(32)
 
     def below(self, n: int) -> int:
-        """An integer in [0, n), as ``RandomState.randint(n)``; n is 1 .. 2**64. A 1 draws nothing."""
+        """Return an integer in [0, n), as ``RandomState.randint(n)``; n is 1 .. 2**64. A 1 draws nothing."""
         if not 1 <= n <= 1 << 64:
             raise ValueError(f"a random integer below {n} was asked for; 1 .. 2**64 is possible")
         limit = n - 1
@@ -52,25 +52,25 @@ class RandomState:
                 return draw
 
     def unit(self) -> float:
-        """A double in [0, 1) with 53 random bits, as ``RandomState.random_sample()``. Two draws."""
+        """Return a double in [0, 1) with 53 random bits, as ``RandomState.random_sample()``. Two draws."""
         return self._twister.random()
 
     def uniform(self, low: float, high: float) -> float:
-        """A double in [low, high), as ``RandomState.uniform(low, high)``."""
+        """Return a double in [low, high), as ``RandomState.uniform(low, high)``."""
         return low + (high - low) * self.unit()
 
     def uuid4(self) -> uuid.UUID:
-        """A version 4 UUID from four draws, each laid down in little-endian order."""
+        """Return a version 4 UUID from four draws, each laid down in little-endian order."""
         return uuid.UUID(bytes=struct.pack("<4I", *(self.bits32() for _ in range(4))), version=4)
 
     def dump(self) -> str:
-        """The state as base64 text (about 3.3 kB) for `load`."""
+        """Return the state as base64 text (about 3.3 kB) for `load`."""
         _, words, _ = self._twister.getstate()
         return base64.b64encode(_LAYOUT.pack(*words)).decode("ascii")
 
     @classmethod
     def load(cls, text: str) -> RandomState:
-        """The stream that `dump` described; it continues with the very next draw."""
+        """Return the stream that `dump` described; it continues with the very next draw."""
         try:
             words = _LAYOUT.unpack(base64.b64decode(text, validate=True))
             stream = cls(0)

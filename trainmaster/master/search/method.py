@@ -21,10 +21,10 @@ class ActionQueue(Protocol):
     """Collects a method's requests; they become actions in the order of the calls."""
 
     def create(self, why: str, hparams: Mapping[str, Any] | None = None) -> int:
-        """Creates a trial, at a random point unless `hparams` is given. Returns its number."""
+        """Create a trial, at a random point unless `hparams` is given. Returns its number."""
 
     def stop(self, trial: int, why: str) -> None:
-        """Stops a running trial. It is asked once; its end is reported later through `Method.ended`."""
+        """Stop a running trial. It is asked once; its end is reported later through `Method.ended`."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ class Method(ABC):
 
     @abstractmethod
     def begin(self, orders: ActionQueue) -> None:
-        """Creates the first trials; at least one."""
+        """Create the first trials; at least one."""
 
     def validated(self, trial: int, report: ValidationReport, orders: ActionQueue) -> None:  # noqa: B027 - most do not care
-        """Takes in a validation of a running trial that was not stopped."""
+        """Take in a validation of a running trial that was not stopped."""
 
     @abstractmethod
     def ended(self, trial: int, reason: ExitReason | None, orders: ActionQueue) -> None:
-        """Takes in the end of a trial, stopped or not; `reason` is None for a normal end. Called once per trial."""
+        """Take in the end of a trial, stopped or not; `reason` is None for a normal end. Called once per trial."""
 
     @abstractmethod
     def progress(self, running: Mapping[int, float], ended: int) -> float:
@@ -106,7 +106,7 @@ class Method(ABC):
         """One line of text that describes the state of the search."""
 
     def rankings(self) -> Sequence[BracketRanking]:
-        """The rungs and who is on them, for a method that compares trials at rungs; empty for others."""
+        """Return the rungs and who is on them, for a method that compares trials at rungs; empty for others."""
         return ()
 
     def arrivals(self, _when: When) -> Sequence[Sequence[Arrival]]:
@@ -115,7 +115,7 @@ class Method(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """The state that `load` needs, as JSON values."""
+        """Return the state that `load` needs, as JSON values."""
 
     @abstractmethod
     def load(self, state: Mapping[str, Any]) -> None:
@@ -133,7 +133,7 @@ class Searcher(Protocol):
     section's `name`. Both methods are pure: no I/O, no clock, no random numbers of their own."""
 
     def method(self, hparams: Mapping[str, Any]) -> Method:
-        """The search algorithm, not yet begun.
+        """Return the search algorithm, not yet begun.
 
         Args:
             hparams: the complete `hyperparameters` section.
@@ -151,7 +151,7 @@ class Searcher(Protocol):
 
 
 def given(value: T | None, key: str) -> T:
-    """The value of a key that must be set. Raises SearchError."""
+    """Return the value of a key that must be set. Raises SearchError."""
     if value is None:
         raise SearchError(f"searcher.{key} is required")
     return value
@@ -173,11 +173,11 @@ class Budget:
         return self.created - min(self.invalid, self.max_trials) < self.max_trials
 
     def spend(self) -> str:
-        """Counts one more trial; returns its place as a text."""
+        """Count one more trial; return its place as a text."""
         self.created += 1
         return f"trial {self.created - min(self.invalid, self.max_trials)} of {self.max_trials}"
 
 
 def counts(running: int, ended: int, total: int) -> str:
-    """The one-line state of a search that runs every trial to its end."""
+    """Return the one-line state of a search that runs every trial to its end."""
     return f"{ended} of {total} trials ended, {running} running"

@@ -16,7 +16,7 @@ from trainmaster.master.search.method import Method, Searcher
 
 
 def searcher_of(section: Mapping[str, Any]) -> Searcher:
-    """The searcher of a complete section. Raises SearchError."""
+    """Return the searcher of a complete section. Raises SearchError."""
     given = {key: value for key, value in section.items() if value is not None}
     try:
         model = model_of(given)
@@ -34,5 +34,5 @@ def searcher_of(section: Mapping[str, Any]) -> Searcher:
 
 
 def make_method(searcher: Mapping[str, Any], hparams: Mapping[str, Any]) -> Method:
-    """The method that `searcher` names, not yet begun. Raises SearchError."""
+    """Return the method that `searcher` names, not yet begun. Raises SearchError."""
     return searcher_of(searcher).method(hparams)

@@ -57,7 +57,7 @@ class Search:
 
     @classmethod
     def start(cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int) -> tuple[Search, list[Action]]:
-        """A new search and its first actions.
+        """Return a new search and its first actions.
 
         Args:
             searcher: the resolved `searcher` section of the experiment's configuration.
@@ -75,7 +75,7 @@ class Search:
     # -- events
 
     def validation(self, request_id: str, metrics: Mapping[str, Any], steps_completed: int) -> list[Action]:
-        """Takes in a trial's validation metrics.
+        """Take in a trial's validation metrics.
 
         A searcher metric that is missing, not a number, NaN or infinite counts as the worst possible. A time
         metric that is missing is replaced by `steps_completed`.
@@ -91,23 +91,24 @@ class Search:
         return self._happened("validation", trial, value, time, complaint)
 
     def progressed(self, request_id: str, fraction: float) -> None:
-        """Takes in a trial's progress, 0..1. It never decreases, even when the trial restarts."""
+        """Take in a trial's progress, 0..1. It never decreases, even when the trial restarts."""
         trial = self._running(request_id)
         if trial is not None and min(fraction, 1.0) > self._progress[trial]:
             self._happened("progress", trial, min(fraction, 1.0))
 
     def exited(self, request_id: str) -> list[Action]:
-        """Takes in a trial's normal end, by itself or because it was stopped."""
+        """Take in a trial's normal end, by itself or because it was stopped."""
         return self._ended(request_id, None)
 
     def exited_early(self, request_id: str, reason: ExitReason) -> list[Action]:
-        """Takes in a trial's early end; it will not be restarted."""
+        """Take in a trial's early end; it will not be restarted."""
         return self._ended(request_id, ExitReason(reason))
 
     # -- events again
 
     def take_events(self) -> list[SearchEvent]:
-        """What has changed this search since the last call, in order. Events that changed nothing are not among it."""
+        """Return what has changed this search since the last call, in order. Events that changed nothing are not among
+        it."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
@@ -140,12 +141,12 @@ class Search:
         return min(max(self._method.progress(self._progress, ended), 0.0), 1.0)
 
     def describe(self) -> str:
-        """The state as a text, such as "rung 1 of 2 (4 epochs): 4 running, 9 stopped; rung 2 of 2 ..."."""
+        """Return the state as a text, such as "rung 1 of 2 (4 epochs): 4 running, 9 stopped; rung 2 of 2 ..."."""
         return self._method.describe()
 
     def rankings(self) -> list[BracketRanking]:
-        """The rungs of each bracket and who is on them, with values as trials reported them; empty where the searcher
-        has no rungs. Trials are numbered in the order of their creation; `request_ids` has their names."""
+        """Return the rungs of each bracket and who is on them, with values as trials reported them; empty where the
+        searcher has no rungs. Trials are numbered in the order of their creation; `request_ids` has their names."""
         return [
             replace(
                 bracket,
@@ -188,7 +189,7 @@ class Search:
 
     @classmethod
     def restore(cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Search:
-        """The search that `snapshot` described, under the same configuration. Raises SearchError."""
+        """Return the search that `snapshot` described, under the same configuration. Raises SearchError."""
         if snapshot.get("version") != SNAPSHOT_VERSION:
             raise SearchError(
                 f"the stored search has version {snapshot.get('version')!r}, this master reads version "
@@ -222,7 +223,7 @@ class Search:
         return actions
 
     def _apply(self, event: SearchEvent) -> list[Action]:
-        """The only place that changes a search which has begun, so that a replay does what the event did."""
+        """Return the only place that changes a search which has begun, so that a replay does what the event did."""
         trial, orders = event.trial, _Orders(self)
         if event.kind == "progress":
             self._progress[trial] = event.value or 0.0
@@ -241,7 +242,7 @@ class Search:
         return orders.actions
 
     def _running(self, request_id: str) -> int | None:
-        """The number of a trial that has not ended."""
+        """Return the number of a trial that has not ended."""
         try:
             trial = self._numbers.get(uuid.UUID(request_id).bytes)
         except ValueError:
@@ -255,7 +256,7 @@ class Search:
         return trial
 
     def _judged(self, metrics: Mapping[str, Any]) -> tuple[float | None, str]:
-        """The searcher's metric, signed so that smaller is better; or None, and why as a sentence."""
+        """Return the searcher's metric, signed so that smaller is better; or None, and why as a sentence."""
         value = _finite(metrics.get(self._metric))
         if value is not None:
             return self._sign * value, ""
@@ -325,7 +326,7 @@ def _diverged(event: SearchEvent, why: str) -> SearchError:
 
 
 def _finite(value: Any) -> float | None:
-    """The value as a finite double, or None. Texts such as "NaN" and booleans are not numbers."""
+    """Return the value as a finite double, or None. Texts such as "NaN" and booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

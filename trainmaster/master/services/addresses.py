@@ -22,7 +22,7 @@ _ONES_OWN = (ipaddress.IPv6Address("::"), ipaddress.IPv6Address("::1"))  # in ::
 
 
 def canonical(text: str) -> Address | None:
-    """The address that `text` is the canonical spelling of; None for everything else."""
+    """Return the address that `text` is the canonical spelling of; None for everything else."""
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
@@ -33,8 +33,8 @@ def canonical(text: str) -> Address | None:
 
 
 def seen(peer: str) -> str:
-    """The canonical spelling of an address from the kernel, such as a connection's other end: a listener for IPv6
-    that also accepts IPv4 sees mapped addresses. A text that is no address is returned unchanged."""
+    """Return the canonical spelling of an address from the kernel, such as a connection's other end: a listener for
+    IPv6 that also accepts IPv4 sees mapped addresses. A text that is no address is returned unchanged."""
     try:
         found = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:
@@ -82,8 +82,8 @@ def is_here(address: Address) -> bool:
 
 
 def network(peer: str) -> str:
-    """What counts as one sender beside its address, as a connection's other end has it: whoever has an IPv6 address has
-    all of its /64, and every account of this machine has all of the machine's own addresses."""
+    """Return what counts as one sender beside its address, as a connection's other end has it: whoever has an IPv6
+    address has all of its /64, and every account of this machine has all of the machine's own addresses."""
     try:
         found = ipaddress.ip_address(seen(peer))
     except ValueError:

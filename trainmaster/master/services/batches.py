@@ -16,7 +16,7 @@ class CannotBatch(Exception):
 
 
 def single(outcomes: Sequence[R | Exception]) -> R:
-    """The result of a batch of one. Raises its error."""
+    """Return the result of a batch of one. Raises its error."""
     (outcome,) = outcomes
     if isinstance(outcome, Exception):
         raise outcome

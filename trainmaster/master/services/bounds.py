@@ -17,7 +17,7 @@ _LEAVES = (str, float, int, type(None))  # asked first: to know a Mapping takes 
 
 
 def check_tree(value: object, what: str, limits: Limits | None = None) -> None:
-    """Lists and objects inside each other, and how many values they hold. `what`: "The record". Raises Invalid."""
+    """List and objects inside each other, and how many values they hold. `what`: "The record". Raises Invalid."""
     limits = limits or in_force()
     left, level = limits.report_values, [value]
     for _ in range(limits.depth + 1):
@@ -56,7 +56,7 @@ def check_value(value: object, what: str) -> None:
 
 
 def check_entry(data: Mapping[str, Any], what: str) -> int:
-    """What a job says beside its reports; returns its bytes. Raises Invalid."""
+    """Return what a job says beside its reports; returns its bytes. Raises Invalid."""
     check_tree(data, what)
     return _check_size(data, what, "job_entry", 2**10)
 
@@ -71,7 +71,7 @@ def check_entries(what: str, count: int, size: int, more: int) -> None:
 
 
 def check_files(paths: Collection[str]) -> None:
-    """The files of a checkpoint. Raises Invalid."""
+    """Check the files of a checkpoint. Raises Invalid."""
     if excess := in_force().over("checkpoint_files", len(paths), "The checkpoint has {} files"):
         raise Invalid(excess)
     longest = max(paths, key=len, default="")

@@ -41,7 +41,7 @@ class Compaction:
             return int(session.execute(source.newest).scalar_one() or 0)
 
     def count(self, source: CompactionSource, settled: int) -> bool:
-        """Counts the next rows up to `settled`. Returns whether some are left."""
+        """Count the next rows up to `settled`. Returns whether some are left."""
         if self.counted_upto(source) >= settled:
             return False  # without a lock: usually there is nothing new
         with self._store.transaction() as session:

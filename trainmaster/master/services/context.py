@@ -60,7 +60,7 @@ class SiteDefaults:
     open_services: bool = False
 
     def check(self, config: JobConfig) -> None:
-        """Raises Invalid for a configuration that would expose more than the site allows."""
+        """Raise Invalid for a configuration that would expose more than the site allows."""
         wide = [str(port.proxy_port) for port in config.environment.proxy_ports if port.unauthenticated]
         if wide and not self.open_services:
             raise Invalid(

@@ -46,12 +46,12 @@ _SEND = text(
 
 
 def of_user(user_id: int | None) -> str:
-    """The subject of a user's experiments and tasks."""
+    """Return the subject of a user's experiments and tasks."""
     return f"user:{user_id}"
 
 
 def changed(session: Session, *subjects: str) -> None:
-    """Notes subjects for what a statement changes without an object of the session."""
+    """Note subjects for what a statement changes without an object of the session."""
     session.info.setdefault(_NOTED, set()).update(subjects)
 
 
@@ -77,7 +77,7 @@ def _is_news(state: InstanceState[Any]) -> bool:
 
 
 def _subjects(state: InstanceState[Any]) -> Iterator[str]:
-    """Reads what is loaded, and nothing else: a query would flush again."""
+    """Read what is loaded, and nothing else: a query would flush again."""
     known = state.dict.get
     kind = state.class_
     if kind is Experiment:
@@ -162,7 +162,7 @@ class LiveChanges:
 
 
 def packed(name: str, subjects: Iterable[str]) -> Iterator[str]:
-    """The sender and the subjects, in as few payloads as they fit into."""
+    """Yield the sender and the subjects, in as few payloads as they fit into."""
     some: list[str] = []
     size = 0
     for subject in sorted(subjects):

@@ -31,7 +31,7 @@ class Page(Generic[T]):
 
 
 def cut(offset: int, limit: int, total: int) -> Window:
-    """The page's window. Raises Invalid when the offset is beyond the end."""
+    """Return the page's window. Raises Invalid when the offset is beyond the end."""
     start = offset if offset >= 0 else max(total + offset, 0)
     if start > total:
         raise Invalid(f"The offset {offset} is beyond the end: there are {total} entries.")

@@ -20,7 +20,7 @@ class Ranges:
 
     @classmethod
     def parse(cls, text: str) -> Ranges:
-        """Parses a list of numbers and ranges. Raises Invalid for other texts."""
+        """Parse a list of numbers and ranges. Raises Invalid for other texts."""
         found = []
         for part in text.split(",") if text else ():
             match = _PART.fullmatch(part)
@@ -45,7 +45,7 @@ class Ranges:
         return place > 0 and number <= self.parts[place - 1][1]
 
     def without(self, numbers: Iterable[int]) -> Ranges:
-        """The set without `numbers`."""
+        """Return the set without `numbers`."""
         found: list[tuple[int, int]] = []
         out = iter(sorted(set(numbers)))
         number = next(out, None)
@@ -62,7 +62,7 @@ class Ranges:
 
 
 def _joined(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Merges ascending ranges that touch or overlap."""
+    """Merge ascending ranges that touch or overlap."""
     open_: tuple[int, int] | None = None
     for first, last in parts:
         if open_ is None:

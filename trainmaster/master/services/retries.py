@@ -45,7 +45,7 @@ class Retries:
         work: Callable[[Item], object],
         give_up: Callable[[Item, Exception], object] | None = None,
     ) -> None:
-        """Does `work` for each item that is due. A failing one delays no other. `what` names the work in the log, as
+        """Do `work` for each item that is due. A failing one delays no other. `what` names the work in the log, as
         in "the removal of experiment": items are added to it. `give_up` is called for one whose `ORDINARY` failure has
         occurred `TRIES` times. Raises only errors that show that the database does not answer."""
         wanted = list(items)
@@ -75,7 +75,7 @@ class Retries:
             return [item for (work, item), known in self._trouble.items() if work == what and known.due > now]
 
     def _failed(self, what: str, item: Hashable, error: Exception) -> int:
-        """Notes a failure; returns the number of failures so far."""
+        """Note a failure; return the number of failures so far."""
         text = f"{type(error).__name__}: {error}"
         key = (what, item)
         known = self._trouble.get(key)

@@ -40,9 +40,9 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """Committed at the end of the block, rolled back by any exception. Raises Invalid for a value that PostgreSQL
-        cannot hold (NUL, half a surrogate pair, a number out of range), for the sender to learn. Raises one of
-        AWAY while the database does not answer."""
+        """Yield a session whose work is committed at the end of the block, rolled back by any exception. Raises Invalid
+        for a value that PostgreSQL cannot hold (NUL, half a surrogate pair, a number out of range), for the sender to
+        learn. Raises one of AWAY while the database does not answer."""
         with self._asked(), self._sessions.begin() as session:
             yield session
             if (subjects := session.info.get(_SUBJECTS)) and session.in_transaction():  # not rolled back by the block
@@ -58,7 +58,7 @@ class Store:
             yield session
 
     def check(self) -> None:
-        """Raises DatabaseUnavailable while the database is known not to answer."""
+        """Raise DatabaseUnavailable while the database is known not to answer."""
         if self._presence is not None:
             self._presence.check()
 
@@ -136,14 +136,14 @@ class Wakeups:
 
     @contextmanager
     def listening(self, subject: str) -> Iterator[asyncio.Event]:
-        """Registers a waiter. Register before checking, so that no change between the check and the wait is missed."""
+        """Register a waiter. Register before checking, so that no change between the check and the wait is missed."""
         woken = asyncio.Event()
         with self.waking(subject, woken):
             yield woken
 
     @contextmanager
     def waking(self, subject: str, flag: Flag) -> Iterator[None]:
-        """The same with a flag of the caller's, for coroutines that wait for several subjects."""
+        """Yield the same with a flag of the caller's, for coroutines that wait for several subjects."""
         entry = (asyncio.get_running_loop(), flag)
         with self._lock:
             self._waiting[subject].add(entry)

@@ -43,7 +43,7 @@ class JobConfig(StoredJson):
     model: ClassVar[type[Section]]
 
     def _value(self, key: str) -> Any:
-        """The value of a key, or its default in the model."""
+        """Return the value of a key, or its default in the model."""
         value = self._stored.get(key)
         return self.model.model_fields[key].get_default(call_default_factory=True) if value is None else value
 
@@ -110,7 +110,7 @@ class JobConfig(StoredJson):
         return None
 
     def options_of(self, section: str) -> Json:
-        """The keys of a dispatcher's section."""
+        """Return the keys of a dispatcher's section."""
         return dict(self._stored.get(section) or {})
 
     def slots_per_node(self, section: str) -> int | None:
@@ -118,7 +118,7 @@ class JobConfig(StoredJson):
         return section_of(UserOptions, keys).slots_per_node
 
     def with_resources(self, **values: Any) -> Self:
-        """A copy with other values in the section `resources`."""
+        """Return a copy with other values in the section `resources`."""
         return self.updated(resources={**(self._stored.get("resources") or {}), **values})
 
 
@@ -183,17 +183,17 @@ class StoredConfig(JobConfig):
         return section_of(Integrations, self._stored.get("integrations")).webhooks or Webhooks()
 
     def with_seed(self, seed: int) -> StoredConfig:
-        """A copy with this seed of the search."""
+        """Return a copy with this seed of the search."""
         return self.updated(reproducibility={**(self._stored.get("reproducibility") or {}), "experiment_seed": seed})
 
     def with_retention(self, days: int | None) -> StoredConfig:
-        """A copy whose logs are kept for `days`."""
+        """Return a copy whose logs are kept for `days`."""
         return self.updated(
             retention_policy={**(self._stored.get("retention_policy") or {}), "log_retention_days": days}
         )
 
     def with_storage(self, **values: Any) -> StoredConfig:
-        """A copy with other values in the section `checkpoint_storage`."""
+        """Return a copy with other values in the section `checkpoint_storage`."""
         return self.updated(checkpoint_storage={**(self._stored.get("checkpoint_storage") or {}), **values})
 
 

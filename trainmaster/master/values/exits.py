@@ -71,5 +71,5 @@ class ExitRecords(StoredJson):
         return iter(self.by_rank.values())
 
     def added(self, rank: int, record: Mapping[str, Any], received_at: float) -> ExitRecords:
-        """A copy with the record of one more node."""
+        """Return a copy with the record of one more node."""
         return ExitRecords({**self._stored, str(rank): {**record, "received_at": received_at}})

@@ -51,7 +51,7 @@ class SearchGoal:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The section as it is stored."""
+        """Return the section as it is stored."""
         return dict(self.section)
 
     @property

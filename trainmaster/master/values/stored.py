@@ -25,11 +25,11 @@ class StoredJson:
         return cls(stored)
 
     def to_json(self) -> Json:
-        """The object as it is stored. It is not a copy: callers must not change it."""
+        """Return the object as it is stored. It is not a copy: callers must not change it."""
         return self._stored if isinstance(self._stored, dict) else dict(self._stored)
 
     def updated(self, **values: Any) -> Self:
-        """A copy with other values of these keys."""
+        """Return a copy with other values of these keys."""
         return type(self)({**self._stored, **values})
 
     def __bool__(self) -> bool:
@@ -45,7 +45,7 @@ class StoredJson:
 
 
 def section_of(model: type[S], stored: Any) -> S:
-    """The section that was stored, with the model's defaults for what it lacks, and for what no longer fits."""
+    """Return the section that was stored, with the model's defaults for what it lacks, and for what no longer fits."""
     data = stored if isinstance(stored, dict) else {}
     while True:
         try:
@@ -57,7 +57,7 @@ def section_of(model: type[S], stored: Any) -> S:
 
 
 def _without(data: Json, path: tuple[str | int, ...]) -> Json:
-    """A copy without the value at `path`, or without the nearest value above it."""
+    """Return a copy without the value at `path`, or without the nearest value above it."""
     data = copy.deepcopy(data)
     holder: Any = None
     key: Any = None

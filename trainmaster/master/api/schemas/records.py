@@ -33,7 +33,7 @@ def metrics_report(report: metric_reports.StoredReport) -> Json:
 
 
 def log_line(line: log_store.StoredLine) -> Json:
-    """A task's log entry. `message` is the formatted line, `log` the bare text."""
+    """Return a task's log entry. `message` is the formatted line, `log` the bare text."""
     rank = f"[rank={line.rank_id}] " if line.rank_id is not None else ""
     stamp = rfc3339(line.at)
     level = "" if line.level == "UNSPECIFIED" else f"{line.level}: "

@@ -34,7 +34,7 @@ class Account:
 
 
 def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: int | None = None) -> str | None:
-    """The account that a user's jobs run as on a cluster: their workspace's, else the user's own; None is the
+    """Return the account that a user's jobs run as on a cluster: their workspace's, else the user's own; None is the
     master's."""
     if not cluster.facts.runs_as_users:
         return None
@@ -45,8 +45,8 @@ def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: i
 def without_effect(
     session: Session, cluster: Cluster, user_id: int, workspace_id: int | None, account: str | None
 ) -> list[str]:
-    """What of the accounts that are linked to a user, or to a workspace, has no effect on a job that runs as `account`
-    (None: as the master's), a sentence each."""
+    """Return what of the accounts that are linked to a user, or to a workspace, has no effect on a job that runs as
+    `account` (None: as the master's), a sentence each."""
     user = session.get(User, user_id)
     workspace = session.get(Workspace, workspace_id) if workspace_id else None
     linked = workspace if workspace is not None and workspace.agent_user else user
@@ -82,7 +82,7 @@ class JobAccounts:
         self._clusters = master.clusters
 
     def expected(self, pool: str, job: RunsAs) -> str | None:
-        """The account that a job will run as, before it is submitted; None while its pool does not exist."""
+        """Return the account that a job will run as, before it is submitted; None while its pool does not exist."""
         served = next((one for one in self._clusters.pools() if one.pool.name == pool), None)
         if served is None:
             return None

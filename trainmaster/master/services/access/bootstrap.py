@@ -24,7 +24,7 @@ class MasterIdentity:
 
 
 def prepare(store: Store, passwords: Mapping[str, str]) -> MasterIdentity:
-    """Creates the cluster's identity, the first users and the Uncategorized project, unless they exist. `passwords`:
+    """Create the cluster's identity, the first users and the Uncategorized project, unless they exist. `passwords`:
     of the first users, by their names."""
     with store.transaction() as session:
         cluster = session.get(MasterRecord, 1, with_for_update=True)

@@ -48,7 +48,7 @@ class Groups:
     def search(
         self, caller: Caller, name: str, user_id: int | None, offset: int, limit: int
     ) -> Page[tuple[Group, int]]:
-        """Groups with their numbers of members, by name; `name` must fit exactly."""
+        """Return groups with their numbers of members, by name; `name` must fit exactly."""
         members = select(func.count()).where(GroupMember.group_id == Group.id).scalar_subquery()
         statement = select(Group, members)
         if not _sees_all(caller):
@@ -64,7 +64,7 @@ class Groups:
             return Page([(group, count) for group, count in rows], window)
 
     def get(self, caller: Caller, group_id: int) -> GroupView:
-        """Raises NotFound, also for a group that the caller may not see."""
+        """Raise NotFound, also for a group that the caller may not see."""
         with self._store.transaction() as session:
             (view,) = views(session, [_find(session, group_id)])
         if not (_sees_all(caller) or caller.user_id in {user.id for user in view.members}):
@@ -72,7 +72,7 @@ class Groups:
         return view
 
     def create(self, caller: Caller, name: str, add: Sequence[int]) -> GroupView:
-        """Raises Invalid, Conflict, NotFound."""
+        """Raise Invalid, Conflict, NotFound."""
         with self._store.transaction() as session:
             row = Group()
             session.add(row)
@@ -84,7 +84,7 @@ class Groups:
     def update(
         self, caller: Caller, group_id: int, name: str | None, add: Sequence[int], remove: Sequence[int]
     ) -> GroupView:
-        """A user in both lists is removed. Raises Invalid, Conflict, NotFound."""
+        """Return a user in both lists is removed. Raises Invalid, Conflict, NotFound."""
         with self._store.transaction() as session:
             row = _find(session, group_id, lock=True)
             if name is not None:
@@ -98,14 +98,14 @@ class Groups:
             return views(session, [row])[0]
 
     def remove(self, caller: Caller, group_id: int) -> None:
-        """Deletes a group and its role assignments. Raises NotFound."""
+        """Delete a group and its role assignments. Raises NotFound."""
         with self._store.transaction() as session:
             row = _find(session, group_id, lock=True)
             session.delete(row)
             log.info("%s deleted the group %s", caller.username, row.name)
 
     def regroup(self, caller: Caller, users: Sequence[int], add: Sequence[int], remove: Sequence[int]) -> None:
-        """Adds users to groups, and removes them from others. Raises NotFound, Invalid."""
+        """Add users to groups, and remove them from others. Raises NotFound, Invalid."""
         if both := set(add) & set(remove):
             raise Invalid(f"Group {min(both)} is both in addGroups and in removeGroups.")
         with self._store.transaction() as session:

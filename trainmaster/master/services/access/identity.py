@@ -99,7 +99,7 @@ class Caller:
         return self.holds(permission) or (self.allocation_id is None and permission in (self.grants or ()))
 
     def require(self, permission: Permission, workspace_id: int | None = None, absent: str = "") -> None:
-        """Raises Forbidden; or NotFound with the sentence `absent` where the caller sees nothing of the workspace, so
+        """Raise Forbidden; or NotFound with the sentence `absent` where the caller sees nothing of the workspace, so
         that what is there has the same answer as what is not."""
         if self.holds(permission, workspace_id):
             return
@@ -111,7 +111,7 @@ class Caller:
         raise AccessDenied(f"This needs the permission {permission.name}, which none of your roles gives{where}.")
 
     def where(self, permission: Permission) -> frozenset[int] | None:
-        """The workspaces for which a permission is held; None for everywhere."""
+        """Return the workspaces for which a permission is held; None for everywhere."""
         return None if self.grants is None else self.grants.get(permission, frozenset())
 
     def sees(self, workspace_id: int) -> bool:
@@ -122,7 +122,7 @@ class Caller:
         return any(self.holds(permission, workspace_id) for permission in SEEING)
 
     def check(self, workspace_id: int, absent: str) -> None:
-        """Raises Forbidden where the caller does not hold the request's permission; or NotFound with the sentence
+        """Raise Forbidden where the caller does not hold the request's permission; or NotFound with the sentence
         `absent` where they see nothing of the workspace: the answer for what is not there."""
         if not self.sees(workspace_id):
             if not self.sees_anything(workspace_id):
@@ -131,7 +131,7 @@ class Caller:
 
 
 def client_hash(password: str) -> str:
-    """What a Determined client sends instead of `password` (SHA-512, hex); the empty password stays empty."""
+    """Return what a Determined client sends instead of `password` (SHA-512, hex); the empty password stays empty."""
     return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
 
 
@@ -169,7 +169,7 @@ class Identities:
         self._settings = master.settings
 
     def log_in(self, username: str, password: str, *, is_hashed: bool, origin: str = "") -> tuple[str, User]:
-        """Creates a session and returns its bearer token. `origin`: of the page where a browser's user typed this, as
+        """Create a session and return its bearer token. `origin`: of the page where a browser's user typed this, as
         the browser reports it. Raises BadCredentials for a wrong name or password (the same sentence for both),
         NotActive."""
         sent = password if is_hashed else client_hash(password)
@@ -185,7 +185,7 @@ class Identities:
         return token, user
 
     def log_in_again(self, user_id: int, *, origin: str, description: str) -> tuple[str, User]:
-        """Creates a further session of a user who is known, and returns its bearer token."""
+        """Create a further session of a user who is known, and return its bearer token."""
         with self._store.transaction() as session:
             user = session.get_one(User, user_id)
             token = _new_session(session, user, origin, description)
@@ -197,7 +197,7 @@ class Identities:
             return session.scalar(select(UserSession.kind).where(UserSession.id == session_id)) == SESSION
 
     def check_password(self, user_id: int, password: str, *, is_hashed: bool) -> None:
-        """Raises Forbidden for another password than the user's."""
+        """Raise Forbidden for another password than the user's."""
         with self._store.autocommit() as session:
             stored = session.scalar(select(User.password_hash).where(User.id == user_id))
         sent = password if is_hashed else client_hash(password)
@@ -205,13 +205,13 @@ class Identities:
             raise Forbidden("The present password is wrong.")
 
     def new_mark(self, username: str) -> str:
-        """The mark that a client sends at later log-ins of the same user, so that others' wrong passwords do not delay
-        it. It grants no access."""
+        """Return the mark that a client sends at later log-ins of the same user, so that others' wrong passwords do not
+        delay it. It grants no access."""
         key = secrets.token_urlsafe(12)
         return f"{key}.{self._mark_of(username, key)}"
 
     def known_mark(self, username: str, shown: str) -> str:
-        """The mark, if it is one of this user's; else an empty text."""
+        """Return the mark, if it is one of this user's; else an empty text."""
         key, _, mac = shown.partition(".")
         good = bool(key) and hmac.compare_digest(mac.encode(errors="replace"), self._mark_of(username, key).encode())
         return key if good else ""
@@ -221,7 +221,7 @@ class Identities:
         return hmac.new(self._settings.secret, text, hashlib.sha256).hexdigest()
 
     def log_out(self, token: str) -> None:
-        """Ends the session. An access token is revoked, not logged out: other programs may use the same one."""
+        """End the session. An access token is revoked, not logged out: other programs may use the same one."""
         mine = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
         with self._store.transaction() as session:
             session.execute(delete(UserSession).where(*mine))
@@ -242,18 +242,18 @@ class Identities:
             return user
 
     def session_token(self, allocation_id: str, token: str) -> str:
-        """The secret of an allocation's job. Derived, not stored: staging a job twice gives it the same one."""
+        """Return the secret of an allocation's job. Derived, not stored: staging a job twice gives it the same one."""
         mac = hmac.new(self._settings.secret, f"{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
         return f"alloc:{allocation_id}:{mac}"
 
     def owner_token(self, allocation_id: str, token: str) -> str:
-        """The token with which programs in an attempt's job act as its owner, without an administrator's rights, as
-        long as the attempt lives. Derived like the job's own."""
+        """Return the token with which programs in an attempt's job act as its owner, without an administrator's rights,
+        as long as the attempt lives. Derived like the job's own."""
         mac = hmac.new(self._settings.secret, f"owner\0{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
         return f"owner:{allocation_id}:{mac}"
 
     def authenticate(self, token: str) -> Caller:
-        """Authenticates `token`: a user's session, a job, or a program in one that acts as its owner. Raises
+        """Authenticate `token`: a user's session, a job, or a program in one that acts as its owner. Raises
         Unauthenticated, NotActive."""
         if is_of_job(token):
             return single(self.authenticate_jobs([token]))
@@ -262,7 +262,7 @@ class Identities:
         return self._user_of(UserSession.token_hash == digest(token))
 
     def by_session(self, session_id: int) -> Caller:
-        """The owner of a valid session. Raises Unauthenticated, NotActive."""
+        """Return the owner of a valid session. Raises Unauthenticated, NotActive."""
         return self._user_of(UserSession.id == session_id)
 
     def origin_of(self, session_id: int) -> str:
@@ -271,7 +271,7 @@ class Identities:
             return session.scalar(select(UserSession.origin).where(UserSession.id == session_id)) or ""
 
     def still_there(self, sessions: Collection[int], users: Collection[int], attempts: Collection[str] = ()) -> Alive:
-        """The ones of these that are still valid."""
+        """Return the ones of these that are still valid."""
         good = (UserSession.id.in_(sessions), ~UserSession.revoked, UserSession.expires_at > now())
         live = (Allocation.id.in_(attempts), Allocation.ended_at.is_(None))
         with self._store.transaction() as session:
@@ -306,7 +306,7 @@ class Identities:
         return Caller(row.owner_id, row.username, False, inside=row.id)
 
     def authenticate_jobs(self, tokens: Sequence[str]) -> list[Caller | Exception]:
-        """Authenticates the jobs of `tokens` with one query, since many jobs call at the same time; Unauthenticated in
+        """Authenticate the jobs of `tokens` with one query, since many jobs call at the same time; Unauthenticated in
         the place of an invalid one."""
         rows = self._attempts({_allocation_in(token) for token in tokens})
         return [self._job_of(token, rows.get(_allocation_in(token))) for token in tokens]
@@ -340,7 +340,7 @@ def _new_session(session: Session, user: User, origin: str, description: str = "
 
 
 def hash_password(password: str, *, is_hashed: bool) -> str:
-    """The hash of a password for storage; `is_hashed`: it is already hashed as Determined's clients send it."""
+    """Return the hash of a password for storage; `is_hashed`: it is already hashed as Determined's clients send it."""
     return _hasher.hash(password if is_hashed else client_hash(password))
 
 
@@ -373,13 +373,13 @@ def _allocation_in(token: str) -> str:
 
 
 def check_counts(ended_at: dt.datetime | None) -> None:
-    """Raises Unauthenticated for the token of a job whose attempt ended more than LAST_WORDS ago."""
+    """Raise Unauthenticated for the token of a job whose attempt ended more than LAST_WORDS ago."""
     if ended_at is not None and now() - ended_at > LAST_WORDS:
         raise Unauthenticated("The job's attempt has ended, and its token with it.")
 
 
 def digest(token: str) -> bytes:
-    """The hash of a token for storage."""
+    """Return the hash of a token for storage."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
@@ -391,7 +391,7 @@ def _verify(stored: str, sent: str) -> bool:
 
 
 def webhook_key(secret: bytes) -> str:
-    """The key that signs webhooks' messages where the configuration names none: the same after every start."""
+    """Return the key that signs webhooks' messages where the configuration names none: the same after every start."""
     return hmac.new(secret, b"webhooks", hashlib.sha256).hexdigest()
 
 

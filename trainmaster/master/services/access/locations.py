@@ -64,9 +64,9 @@ class Locations:
         self._store = master.store
 
     def workspace_of(self, names: Mapping[str, str]) -> int | None:
-        """The workspace of the first entity in `names` (the parts of a URL) that has one; None when the URL names no
-        such entity, or a new template. Raises NotFound for an unknown key, Invalid for a malformed one: a key that is
-        parsed differently here than by the endpoint must not pass."""
+        """Return the workspace of the first entity in `names` (the parts of a URL) that has one; None when the URL
+        names no such entity, or a new template. Raises NotFound for an unknown key, Invalid for a malformed one: a key
+        that is parsed differently here than by the endpoint must not pass."""
         for name, key in names.items():
             if name not in QUERIES or (key == ALL and name in ("workspace_id", "project_id")):
                 continue
@@ -83,7 +83,7 @@ class Locations:
 
 
 def absent(names: Mapping[str, str]) -> str:
-    """The sentence for an entity that is not there, or that the caller must not learn of."""
+    """Return the sentence for an entity that is not there, or that the caller must not learn of."""
     name, key = next((name, key) for name, key in names.items() if name in QUERIES)
     if name == "template_name":
         return ABSENT.format(key)

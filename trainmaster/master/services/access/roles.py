@@ -58,7 +58,7 @@ class Roles:
         self._groups = Groups(master)
 
     def grants_of(self, user_id: int, *, admin: bool) -> Grants:
-        """The permissions of a user's roles, and where they hold (None: everywhere). Administrators may do
+        """Return the permissions of a user's roles, and where they hold (None: everywhere). Administrators may do
         everything."""
         if admin:
             return _EVERYWHERE
@@ -77,12 +77,12 @@ class Roles:
         return {key: None if where is None else frozenset(where) for key, where in found.items()}
 
     def own(self, caller: Caller) -> list[Assignment]:
-        """The caller's assignments, direct and by groups. Administrators are shown as cluster administrators."""
+        """Return the caller's assignments, direct and by groups. Administrators are shown as cluster administrators."""
         found = self._listed(_reaches(caller.user_id))
         return [*found, Assignment(CLUSTER_ADMIN.id, user_id=caller.user_id)] if caller.admin else found
 
     def of_user(self, caller: Caller, user_id: int) -> list[Assignment]:
-        """Assignments of a user and of the user's groups, as far as the caller may see them."""
+        """Return assignments of a user and of the user's groups, as far as the caller may see them."""
         with self._store.transaction() as session:
             if session.get(User, user_id) is None:
                 raise NotFound(f"There is no user {user_id}.")
@@ -112,7 +112,7 @@ class Roles:
         return Members([row for row in rows if row.user_id in known[0] or row.group_id in known[1]], users, found)
 
     def assign(self, caller: Caller, wanted: Sequence[Assignment]) -> None:
-        """Assigns all or none. Raises Invalid, NotFound, Forbidden, and Conflict for what is assigned already."""
+        """Assign all or none. Raises Invalid, NotFound, Forbidden, and Conflict for what is assigned already."""
         with self._store.transaction() as session:
             for one in _in_order(wanted):
                 _check(session, caller, one)
@@ -128,7 +128,7 @@ class Roles:
             wake(session, changes.SUBJECT)
 
     def unassign(self, caller: Caller, wanted: Sequence[Assignment]) -> None:
-        """Removes all assignments or none. Raises Invalid, Forbidden, and NotFound for what is not assigned."""
+        """Remove all assignments or none. Raises Invalid, Forbidden, and NotFound for what is not assigned."""
         with self._store.transaction() as session:
             for one in _in_order(wanted):
                 _check(session, caller, one)
@@ -146,7 +146,7 @@ class Roles:
             return [Assignment.of(row) for row in rows]
 
     def _seen(self, caller: Caller, found: Sequence[Assignment]) -> list[Assignment]:
-        """Assignments that concern the caller, and those that the caller could make."""
+        """Return assignments that concern the caller, and those that the caller could make."""
         with self._store.autocommit() as session:
             mine = set(session.scalars(groups.of_user(caller.user_id)))
         return [
@@ -173,7 +173,7 @@ def assignable(workspace_id: int | None) -> list[Role]:
 
 
 def by_role(found: Iterable[Assignment]) -> Mapping[int, Sequence[Assignment]]:
-    """Assignments in the order of the roles' ids; of existing roles only."""
+    """Store assignments in the order of the roles' ids; of existing roles only."""
     gathered: dict[int, list[Assignment]] = defaultdict(list)
     for one in found:
         if one.role_id in ROLES:
@@ -204,7 +204,7 @@ def _same(one: Assignment) -> list[ColumnElement[bool]]:
 
 
 def _check(session: Session, caller: Caller, one: Assignment) -> None:
-    """Checks an assignment under the lock of its user or group, so that nobody gets a role twice."""
+    """Check an assignment under the lock of its user or group, so that nobody gets a role twice."""
     role = ROLES.get(one.role_id)
     if role is None:
         raise NotFound(f"There is no role {one.role_id}.")

@@ -23,13 +23,13 @@ class Sessions:
         self._store = master.store
 
     def list_own(self, caller: Caller) -> Sequence[UserSession]:
-        """Returns the caller's valid sessions, newest first."""
+        """Return the caller's valid sessions, newest first."""
         query = select(UserSession).where(*_own(caller)).order_by(UserSession.id.desc()).limit(MOST)
         with self._store.transaction() as session:
             return list(session.scalars(query))
 
     def end(self, caller: Caller, session_id: int) -> None:
-        """Ends one of the caller's sessions; its open connections close within seconds. Raises NotFound."""
+        """End one of the caller's sessions; its open connections close within seconds. Raises NotFound."""
         query = delete(UserSession).where(UserSession.id == session_id, *_own(caller))
         with self._store.transaction() as session:
             if session.scalar(query.returning(UserSession.id)) is None:

@@ -73,7 +73,8 @@ class Tickets:
         return self.issue(caller, PAGE, LIFE_OF_LINK)
 
     def shown_user(self, ticket: str) -> User:
-        """The user whom a link for the page signs in; the ticket stays good. Raises Unauthenticated, NotActive."""
+        """Return the user whom a link for the page signs in; the ticket stays good. Raises Unauthenticated,
+        NotActive."""
         mine = select(Ticket.session_id, Ticket.purpose, Ticket.expires_at)
         with self._store.autocommit() as session:
             row = session.execute(mine.where(Ticket.ticket_hash == identity.digest(ticket))).first()
@@ -88,11 +89,11 @@ class Tickets:
         return self._identities.log_in_again(caller.user_id, origin=origin, description=BY_LINK)
 
     def pass_for(self, session_id: int, task_id: str) -> str:
-        """A pass, which admits a session's user to the services of one task as long as the session lasts."""
+        """Return a pass, which admits a session's user to the services of one task as long as the session lasts."""
         return f"{session_id}.{self._mac(session_id, task_id)}"
 
     def session_in(self, shown: str, task_id: str) -> int | None:
-        """The session of a pass to the task; None for an invalid pass."""
+        """Return the session of a pass to the task; None for an invalid pass."""
         number, _, mac = shown.partition(".")
         if not (number.isascii() and number.isdigit() and len(number) < 19):
             return None

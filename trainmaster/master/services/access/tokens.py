@@ -58,7 +58,7 @@ class AccessTokens:
         self._settings = master.settings
 
     def list_page(self, caller: Caller, query: TokenQuery, offset: int, limit: int) -> Page[UserSession]:
-        """The caller's own tokens, and everybody's for users who may see them."""
+        """Return the caller's own tokens, and everybody's for users who may see them."""
         statement = (
             select(UserSession).join(User, User.id == UserSession.user_id).where(UserSession.kind == ACCESS_TOKEN)
         )
@@ -79,7 +79,7 @@ class AccessTokens:
         return Page(rows, window)
 
     def create(self, caller: Caller, user_id: int, lifespan: str | None, description: str) -> tuple[str, int]:
-        """Creates a token; returns it, which is shown only now, and its id. `lifespan` is hours as Go writes them
+        """Create a token; return it, which is shown only now, and its id. `lifespan` is hours as Go writes them
         (`48h`), or `-1`."""
         if user_id != caller.user_id:
             caller.require(Permission.CREATE_OTHER_TOKEN)
@@ -102,7 +102,7 @@ class AccessTokens:
             return token, row.id
 
     def patch(self, caller: Caller, token_id: int, description: str | None, revoke: bool) -> UserSession:
-        """Changes a token. A revoked token stays revoked."""
+        """Change a token. A revoked token stays revoked."""
         with self._store.transaction() as session:
             row = session.get(UserSession, token_id, with_for_update=True)
             mine = row is not None and row.user_id == caller.user_id

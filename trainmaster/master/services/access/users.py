@@ -124,7 +124,7 @@ class Users:
         return Page(rows, window)
 
     def create(self, caller: Caller, change: UserChange) -> User:
-        """Creates a user. A remote user has no password here. Raises Invalid, Conflict."""
+        """Create a user. A remote user has no password here. Raises Invalid, Conflict."""
         password, remote = change.password, bool(change.remote)
         if not remote and password is None:
             raise Invalid("password: give the user a password, or say that it is remote.")
@@ -200,7 +200,7 @@ class Users:
             return list(session.scalars(query.order_by(UserSetting.storage_path, UserSetting.key)))
 
     def set_settings(self, user_id: int, wanted: Sequence[tuple[str, str, str]]) -> None:
-        """Sets settings. `wanted`: storage path, key and value of each; an empty value removes the setting."""
+        """Set settings. `wanted`: storage path, key and value of each; an empty value removes the setting."""
         last = {(path, key): value for path, key, value in wanted}
         rows = [  # in one order, so that two requests never deadlock
             {"user_id": user_id, "storage_path": path, "key": key, "value": value}
@@ -241,7 +241,7 @@ def _apply(row: User, change: UserChange) -> None:
 
 
 def _own_display_name(row: User, name: str) -> str | None:
-    """Checks a display name; None for an empty one. Lists show it instead of the username: so nobody may take one of
+    """Check a display name; None for an empty one. Lists show it instead of the username: so nobody may take one of
     the first users'. Raises Invalid."""
     low = name.lower()
     if low == "admin" and not row.admin:
@@ -252,7 +252,7 @@ def _own_display_name(row: User, name: str) -> str | None:
 
 
 def _refuse_taken(session: Session, row: User, name: str) -> None:
-    """Raises Invalid for a display name that is another user's name, in whatever case."""
+    """Raise Invalid for a display name that is another user's name, in whatever case."""
     same = or_(User.username == name, func.lower(User.display_name) == name)
     if name and session.scalar(select(User.id).where(same, User.id != row.id).limit(1)) is not None:
         raise Invalid(f"can not change display name to {name}: found a similar username or display name.")
@@ -282,7 +282,7 @@ def _call(session: Session, row: User, name: str) -> None:
 
 
 def _end_sessions(session: Session, user_id: int, *, but: str) -> None:
-    """Ends a user's sessions. `but`: the token of the session that stays."""
+    """End a user's sessions. `but`: the token of the session that stays."""
     mine = (UserSession.user_id == user_id, UserSession.kind == SESSION)
     session.execute(delete(UserSession).where(*mine, UserSession.token_hash != digest(but)))
 

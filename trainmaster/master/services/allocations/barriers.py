@@ -53,7 +53,7 @@ class Barriers:
             return _together(session, allocation_id, kind, number)
 
     def missing(self, allocation_id: str, kind: str, request: str, peers: int) -> list[int]:
-        """The ranks that have not yet arrived at a barrier; empty where its contributions name no ranks."""
+        """Return the ranks that have not yet arrived at a barrier; empty where its contributions name no ranks."""
         with self._store.transaction() as session:
             number = _number(session, allocation_id, kind, request)
             here = [] if number is None else _together(session, allocation_id, kind, number)
@@ -63,20 +63,20 @@ class Barriers:
         )
 
     def remove_of_ended(self) -> None:
-        """Removes what attempts that are over have contributed."""
+        """Remove what attempts that are over have contributed."""
         over = (Allocation.id == BarrierEntry.allocation_id, Allocation.ended_at.is_not(None))
         with self._store.transaction() as session:
             session.execute(delete(BarrierEntry).where(*over).execution_options(synchronize_session=False))
 
 
 def _number(session: Session, allocation_id: str, kind: str, request: str) -> int | None:
-    """The barrier to which `request` has contributed."""
+    """Return the barrier to which `request` has contributed."""
     mine = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
     return session.scalar(select(BarrierEntry.number).where(*mine, BarrierEntry.request_uuid == request))
 
 
 def _next(session: Session, allocation_id: str, kind: str, peers: int) -> int:
-    """The barrier of the next contribution."""
+    """Return the barrier of the next contribution."""
     mine = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
     latest = session.scalar(select(func.max(BarrierEntry.number)).where(*mine))
     if latest is None:
@@ -90,7 +90,7 @@ def _arrived(session: Session, allocation_id: str, kind: str, number: int) -> in
 
 
 def _together(session: Session, allocation_id: str, kind: str, number: int) -> list[Json]:
-    """The contributions so far to a barrier."""
+    """Return the contributions so far to a barrier."""
     here = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind, BarrierEntry.number == number)
     return list(session.scalars(select(BarrierEntry.data).where(*here).order_by(BarrierEntry.id)))
 

@@ -74,7 +74,7 @@ class Endings:
             return [Ending(*row) for row in session.execute(query)]
 
     def note_explanation(self, allocation_id: str, told: Explanation) -> None:
-        """Stores what the scheduler's accounting, or the job's files, report of a job that left the queue."""
+        """Store what the scheduler's accounting, or the job's files, report of a job that left the queue."""
         with self._store.transaction() as session:
             allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
             if allocation.ended_at is not None:
@@ -96,7 +96,7 @@ class Endings:
             allocation.observed = known.updated(asked=True)
 
     def verdicts(self, endings: Sequence[Ending]) -> Iterator[Verdict]:
-        """Yields the verdicts of attempts whose end is certain by now."""
+        """Yield the verdicts of attempts whose end is certain by now."""
         time = epoch(now())
         for one in endings:
             row = one.allocation
@@ -112,13 +112,13 @@ class Endings:
                 )
 
     def note_flood(self, allocation_id: str, sentence: str) -> None:
-        """Notes in the task's log that the job flooded its folder."""
+        """Note in the task's log that the job flooded its folder."""
         with self._store.transaction() as session:
             allocation = session.get_one(Allocation, allocation_id)
             log_store.say(session, allocation.task_id, sentence, "ERROR", allocation_id)
 
     def end(self, allocation_id: str, outcome: Outcome) -> None:
-        """Closes an attempt and gives its end to its trial and experiment, or its task, in one transaction."""
+        """Close an attempt and give its end to its trial and experiment, or its task, in one transaction."""
         with self._store.autocommit() as session:
             query = select(Allocation.task_id, Trial.experiment_id).outerjoin(Trial, Trial.id == Allocation.trial_id)
             row = session.execute(query.where(Allocation.id == allocation_id)).first()
@@ -133,7 +133,7 @@ class Endings:
                 orchestrator.attempt_ended(allocation, outcome)
 
     def end_together(self, experiment_id: int, outcomes: Mapping[str, Outcome]) -> None:
-        """The same for several attempts (by id) of one experiment: all or none of them."""
+        """End several attempts (by id) of one experiment: all or none of them."""
         mine = Allocation.id.in_(outcomes)
         of_trials = select(Trial).where(Trial.id.in_(select(Allocation.trial_id).where(mine))).order_by(Trial.id)
         of_attempts = select(Allocation).where(mine).order_by(Allocation.id)
@@ -151,7 +151,7 @@ class Endings:
         self.end(allocation_id, Outcome(OutcomeKind.REJECTED, f"The scheduler refuses the job: {why.rstrip('.')}"))
 
     def quote_output(self, allocation_id: str, output: str) -> None:
-        """Copies the scheduler's capture of a job whose runtime never came up into the trial's log."""
+        """Copy the scheduler's capture of a job whose runtime never came up into the trial's log."""
         lines = [line for line in output.splitlines() if line.strip()][-OUTPUT_LINES:]
         with self._store.transaction() as session:
             allocation = session.get_one(Allocation, allocation_id)
@@ -163,7 +163,7 @@ class Endings:
             )
 
     def withdraw(self, cluster: str) -> None:
-        """Ends attempts that must end and certainly never reached a scheduler."""
+        """End attempts that must end and certainly never reached a scheduler."""
         query = select(Allocation.id).where(
             Allocation.dispatcher.in_((cluster, "")),
             Allocation.ended_at.is_(None),
@@ -176,7 +176,7 @@ class Endings:
             self.end(allocation_id, Outcome(OutcomeKind.STOPPED, "It was withdrawn before it was submitted"))
 
     def to_kill(self, cluster: str) -> list[tuple[str, JobRef | None]]:
-        """Attempts that must end and have not: (allocation, its job if the scheduler's id is known)."""
+        """Attempt that must end and have not: (allocation, its job if the scheduler's id is known)."""
         horizon = now() - dt.timedelta(seconds=RESEND_KILL)
         query = select(Allocation).where(
             Allocation.dispatcher == cluster,
@@ -196,7 +196,7 @@ class Endings:
         ]
 
     def enforce_deadlines(self) -> None:
-        """Ends attempts that were asked to leave and still run after their grace."""
+        """End attempts that were asked to leave and still run after their grace."""
         with self._store.transaction() as session:
             query = select(Allocation).where(
                 Allocation.ended_at.is_(None), Allocation.kill_at.is_(None), Allocation.preempt_deadline < now()
@@ -207,8 +207,8 @@ class Endings:
                 log_store.say(session, allocation.task_id, text, "WARNING", allocation.id)
 
     def uncollected(self, cluster: str, limit: int, besides: Collection[str] = ()) -> list[tuple[str, str, str | None]]:
-        """Ended attempts whose job folder still has to be read and removed: (allocation, token, account). None of those
-        in `besides`."""
+        """Return ended attempts whose job folder still has to be read and removed: (allocation, token, account). None
+        of those in `besides`."""
         query = select(Allocation.id, Allocation.token, Allocation.run_as).where(
             Allocation.dispatcher == cluster,
             Allocation.ended_at < now() - dt.timedelta(seconds=KEEP_FOLDER),
@@ -248,7 +248,7 @@ class Unclear:
 
 
 def unclear(endings: Sequence[Ending]) -> list[Unclear]:
-    """Attempts that the scheduler reports ended, or no longer lists, while exit records of nodes are missing; and those
+    """Attempt that the scheduler reports ended, or no longer lists, while exit records of nodes are missing; and those
     that it calls cancelled although something speaks against a person."""
     found = []
     for one in endings:
@@ -310,7 +310,7 @@ def _end(orchestrator: ExperimentOrchestrator, allocation: Allocation, trial: Tr
 
 
 def with_cause(found: Verdict, why: NotStarted | None) -> Verdict:
-    """Adds the cause to the verdict of a job that failed before its runtime came up, where its output shows it."""
+    """Add the cause to the verdict of a job that failed before its runtime came up, where its output shows it."""
     if why is None or found.outcome.kind is not OutcomeKind.FAILED:
         return found
     kind = OutcomeKind.REJECTED if why.final else OutcomeKind.FAILED
@@ -319,7 +319,7 @@ def with_cause(found: Verdict, why: NotStarted | None) -> Verdict:
 
 
 def attempt_of(allocation: Allocation) -> Attempt:
-    """The facts of a row in the form that the pure verdict needs."""
+    """Return the facts of a row in the form that the pure verdict needs."""
     seen = allocation.observed or ObservedJob()
     state = JobState(allocation.observed_state) if allocation.observed_state else JobState.UNKNOWN
     received = [record.received_at for record in allocation.exits]

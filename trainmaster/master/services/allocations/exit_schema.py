@@ -54,7 +54,7 @@ class _Record(BaseModel):
 
 
 def checked(record: object) -> dict[str, Any]:
-    """A validated copy of `record`, safe to store and to decide on. Raises Invalid with what does not fit."""
+    """Return a validated copy of `record`, safe to store and to decide on. Raises Invalid with what does not fit."""
     try:
         return _Record.model_validate(record).model_dump()
     except ValidationError as error:

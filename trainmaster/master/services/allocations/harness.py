@@ -30,7 +30,7 @@ class HarnessReports:
         self._store = master.store
 
     def note_accelerators(self, allocation_id: str, data: Mapping[str, Any]) -> None:
-        """Stores the devices of a container of an attempt; a new report replaces the container's earlier one. Raises
+        """Store the devices of a container of an attempt; a new report replaces the container's earlier one. Raises
         NotFound, Invalid for more than an attempt may keep."""
         size = bounds.check_entry(data, "The report of a container's devices")
         with self._store.transaction() as session:

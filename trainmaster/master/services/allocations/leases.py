@@ -167,7 +167,7 @@ def _miscount(allocation: Allocation, request: LeaseRequest) -> str:
 
 
 def _join(session: Session, requests: Sequence[LeaseRequest]) -> set[str]:
-    """The attempts on whose nodes these runs are the first."""
+    """Return the attempts on whose nodes these runs are the first."""
     rows = [
         {
             "allocation_id": request.allocation_id,
@@ -224,7 +224,7 @@ def _log_start(notes: log_store.Notes, allocation: Allocation, request: LeaseReq
 
 
 def _judge_as_lost(notes: log_store.Notes, allocation: Allocation, request: LeaseRequest) -> None:
-    """A second run of a job under its number: a requeue, or a controller that forgot the first run and killed it.
+    """Note a second run of a job under its number: a requeue, or a controller that forgot the first run and killed it.
     Either way the first run is over, and if it left no word, this is the only news of that."""
     if request.node_rank in allocation.exits or allocation.observed_state == JobState.PREEMPTED:
         return

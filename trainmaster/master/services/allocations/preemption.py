@@ -49,7 +49,7 @@ class Preemptions:
             _locked(session, allocation_id).preempt_acked = True
 
     def note_pending(self, allocation_id: str, reason: str) -> None:
-        """Takes in a job's own notice that it must leave (the scheduler warned it), so that all its ranks receive
+        """Take in a job's own notice that it must leave (the scheduler warned it), so that all its ranks receive
         it."""
         with self._store.transaction() as session:
             allocation = _locked(session, allocation_id)

@@ -85,7 +85,7 @@ class Cluster:
     announcement: Announcement = field(default_factory=Announcement, compare=False)
 
     def settings_of(self, pool: str, partition: str) -> PoolSettings:
-        """Settings for the jobs of a pool on a partition."""
+        """Return settings for the jobs of a pool on a partition."""
         for name in (pool.lower(), partition.lower(), ""):
             if name in self.settings:
                 return self.settings[name]
@@ -123,7 +123,7 @@ class ServedPool:
 
 
 def namesake(cluster: str, plain: str, first: str) -> str:
-    """The sentence for a pool that is named by its cluster."""
+    """Return the sentence for a pool that is named by its cluster."""
     return (
         f"The pool {plain} of {cluster} is called {cluster}.{plain}, because {first} has a pool of that name; "
         "pool_prefix gives a cluster's pools names of your own."
@@ -162,7 +162,7 @@ class Clusters:
         return iter(tuple(self._clusters.values()))
 
     def replace(self, clusters: Sequence[Cluster]) -> None:
-        """Replaces the clusters. Dispatchers that are no longer used stay open until `close_retired`."""
+        """Replace the clusters. Dispatchers that are no longer used stay open until `close_retired`."""
         kept = {id(cluster.dispatcher) for cluster in clusters}
         with self._lock:
             gone = [one for one in self._clusters.values() if id(one.dispatcher) not in kept]
@@ -181,7 +181,7 @@ class Clusters:
                     known.pop(cluster.name, None)
 
     def close_retired(self) -> None:
-        """Closes the dispatchers that `replace` put aside. Only when nothing drives jobs through them any more."""
+        """Close the dispatchers that `replace` put aside. Only when nothing drives jobs through them any more."""
         with self._lock:
             retired, self._retired = self._retired, []
         for dispatcher in retired:
@@ -206,7 +206,7 @@ class Clusters:
         return next(iter(self._clusters.values()))
 
     def capabilities(self, cluster: Cluster) -> Capabilities:
-        """The result of `probe`, called once. Raises DispatcherError while the cluster cannot be reached."""
+        """Return the result of `probe`, called once. Raises DispatcherError while the cluster cannot be reached."""
         with self._lock:
             found = self._capabilities.get(cluster.name)
         if found is None:
@@ -223,7 +223,7 @@ class Clusters:
             return False
 
     def note_pass(self, cluster: Cluster, seconds: float) -> None:
-        """Stores the seconds of the controller's last pass over `cluster`."""
+        """Store the seconds of the controller's last pass over `cluster`."""
         self._passes[cluster.name] = seconds
 
     def last_pass(self, cluster: Cluster) -> float | None:
@@ -311,9 +311,9 @@ class Clusters:
         return [namesake(name, plain, first) for (name, plain), first in found.items() if name == cluster.name]
 
     def resolve(self, name: str, slots: int, cluster: str = "") -> ServedPool:
-        """The pool called `name`, or the default one for `slots`; CLUSTER.NAME names one whether or not another cluster
-        has such a pool. `cluster`: the one that serves it, where this is known. Raises Invalid with the existing names,
-        Unavailable while a cluster that may have it does not answer."""
+        """Return the pool called `name`, or the default one for `slots`; CLUSTER.NAME names one whether or not another
+        cluster has such a pool. `cluster`: the one that serves it, where this is known. Raises Invalid with the
+        existing names, Unavailable while a cluster that may have it does not answer."""
         served = self.pools()
         if name:
             own = [candidate for candidate in served if candidate.cluster.name == cluster]
@@ -340,7 +340,7 @@ class Clusters:
         return defaults[0]
 
     def _refuse_while_unknown(self, what: str) -> None:
-        """Raises Unavailable while a cluster whose pools were never listed may have the missing one."""
+        """Raise Unavailable while a cluster whose pools were never listed may have the missing one."""
         unknown = [
             f"{name} does not answer ({problem.rstrip('.')})"
             for name, problem in self._problems.items()

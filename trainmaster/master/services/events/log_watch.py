@@ -49,7 +49,7 @@ class LogMatch:
 
 
 def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarSelect[Any]:
-    """The patterns for a task's log, in the form that `matching` needs; NULL for standalone tasks."""
+    """Return the patterns for a task's log, in the form that `matching` needs; NULL for standalone tasks."""
     trigger, hook = WebhookTrigger, Webhook
     sent = select(WebhookMatch.trigger_id).where(WebhookMatch.trigger_id == trigger.id, WebhookMatch.task_id == task_id)
     sent = sent.correlate_except(WebhookMatch)
@@ -74,7 +74,7 @@ def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarS
 
 
 def matching(waited: Sequence[Any] | None, lines: Callable[[], Iterable[WatchedLine]]) -> LogMatch | None:
-    """The matches of `lines` with the patterns. `lines` is called only where there are patterns."""
+    """Return the matches of `lines` with the patterns. `lines` is called only where there are patterns."""
     trial_id, policies, triggers = waited or (0, None, None)
     if not (policies or triggers):
         return None
@@ -129,7 +129,7 @@ def _matches(
     triggers: Sequence[Sequence[Any]],
     lines: Iterable[WatchedLine],
 ) -> LogMatch:
-    """The first matching line for each pattern, reading each line once."""
+    """Return the first matching line for each pattern, reading each line once."""
     wanted = [rule for rule in map(LogRule.from_json, policies) if rule.pattern]
     waiting = [(int(number), str(pattern)) for number, pattern in triggers]
     by_policy: list[tuple[LogRule, WatchedLine]] = []
@@ -155,7 +155,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _apply(trial: Trial, policy: LogRule, line: WatchedLine) -> Iterable[str]:
-    """Applies a policy to a trial; returns what is new, as a text."""
+    """Apply a policy to a trial; return what is new, as a text."""
     name, action = policy.label, policy.action
     if action == "cancel_retries" and trial.no_retries is None:
         trial.no_retries = f"the log policy {name} allows no restart after such a line"

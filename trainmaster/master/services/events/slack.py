@@ -36,8 +36,8 @@ class Alert:
 
 
 def of_experiment(facts: Mapping[str, Any], trial_id: int | None = None, alert: Alert | None = None) -> Json:
-    """A state, or an alert, of the experiment with these `facts`: id, name, state, duration (seconds), workspace and
-    project."""
+    """Return a state, or an alert, of the experiment with these `facts`: id, name, state, duration (seconds), workspace
+    and project."""
     state = str(facts["state"])
     look = _LOOKS.get(state) or Look(f"The status of your experiment is {state}", "", "#009bde", state)
     hours, rest = divmod(int(facts["duration"]), 3600)
@@ -58,7 +58,8 @@ def of_experiment(facts: Mapping[str, Any], trial_id: int | None = None, alert: 
 
 
 def of_log(who: Iterable[tuple[str, object]], node: str, line: str, pattern: str, logs: str) -> Json:
-    """A line in the log of a task. `who`: what the task is, as names and values; `logs`: how to read the whole log."""
+    """Return a line in the log of a task. `who`: what the task is, as names and values; `logs`: how to read the whole
+    log."""
     task = ", ".join(f"{name} `{_plain(str(value))}`" for name, value in who)
     text = (
         f"{task}, running on node `{_plain(node)}`, reported a log\n```{_plain(line)}```\n"
@@ -68,7 +69,7 @@ def of_log(who: Iterable[tuple[str, object]], node: str, line: str, pattern: str
 
 
 def of_test() -> Json:
-    """The message of a test event."""
+    """Return the message of a test event."""
     return {"blocks": [_block("plain_text", "test")]}
 
 

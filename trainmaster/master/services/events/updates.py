@@ -78,7 +78,7 @@ class Follower:
     _due: Mapping[int, int] = field(default_factory=dict)
 
     def look(self, caller: Caller) -> Ranges:
-        """Returns entities that are gone for the caller; `changed` then yields new and changed ones."""
+        """Return entities that are gone for the caller; `changed` then yields new and changed ones."""
         seen = {key: seq for key, seq in self._all(caller, self._query(self.kind.table.id, self.kind.table.seq))}
         gone = self.known.without(seen)
         # A row without a number is being changed at this moment: the next read finds it.
@@ -89,8 +89,8 @@ class Follower:
         return gone
 
     def changed(self, caller: Caller) -> Iterator[list[Change]]:
-        """New and changed entities in the order of their changes, in batches. Those that vanished since `look` are left
-        out."""
+        """Yield new and changed entities in the order of their changes, in batches. Those that vanished since `look`
+        are left out."""
         due, self._due = self._due, {}
         order = sorted(due, key=lambda key: due[key])
         for start in range(0, len(order), CHUNK):

@@ -66,7 +66,7 @@ class WebhookDeliveries:
         self._webhooks = SiteWebhooks(master)
 
     def claim(self) -> DeliveryAttempt | None:
-        """Takes the next attempt that is due and counts it; no other process gets it. If it is never made (the master
+        """Take the next attempt that is due and count it; no other process gets it. If it is never made (the master
         stops), the next one follows after its pause."""
         d = WebhookDelivery
         due = (
@@ -94,7 +94,7 @@ class WebhookDeliveries:
         return None if first is None else max((first - now()).total_seconds(), 0.0)
 
     def deliver(self, letter: DeliveryAttempt) -> None:
-        """Makes an attempt and stores its result."""
+        """Make an attempt and store its result."""
         try:
             self.post(letter.url, letter.body.encode())
         except NotDelivered as error:
@@ -118,7 +118,7 @@ class WebhookDeliveries:
             raise Invalid(f"The webhook {hook.name!r} cannot receive events: {error}.") from None
 
     def post(self, url: str, body: bytes) -> None:
-        """Posts a message, signed as by Determined. Redirects are not followed, and only the status of the response is
+        """Post a message, signed as by Determined. Redirects are not followed, and only the status of the response is
         read. Raises NotDelivered."""
         import httpx  # imported here: it takes a tenth of a second that only masters with webhooks need
 
@@ -158,8 +158,8 @@ class WebhookDeliveries:
             raise NotDelivered(where, f"{where} answers with status {status}", final=final)
 
     def _allowed(self, host: str, port: int) -> str:
-        """The address to connect to: the first of the host's that webhooks may reach. Raises OSError when there is
-        none."""
+        """Return the address to connect to: the first of the host's that webhooks may reach. Raises OSError when there
+        is none."""
         found = dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         for text in found:
             address = addresses.canonical(text)

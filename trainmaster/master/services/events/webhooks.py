@@ -108,7 +108,7 @@ class SiteWebhooks:
         return [WebhookView(row, found[row.id], row.workspace_id in editable) for row in rows]
 
     def create(self, caller: Caller, request: WebhookRequest) -> WebhookView:
-        """Raises Invalid, AlreadyExists, Forbidden. Webhooks for all workspaces may share a name, and
+        """Raise Invalid, AlreadyExists, Forbidden. Webhooks for all workspaces may share a name, and
         the empty name is never taken."""
         _check(request)
         with self._store.transaction() as session:
@@ -151,7 +151,7 @@ class SiteWebhooks:
             return WebhookView(row, triggers, editable=True)
 
     def set_url(self, caller: Caller, webhook_id: int, url: str) -> None:
-        """Changes the address; pending events go to the new one."""
+        """Change the address; pending events go to the new one."""
         _check_url(url)
         with self._store.transaction() as session:
             row = find(session, caller, webhook_id)
@@ -208,7 +208,7 @@ def find(session: Session, caller: Caller, webhook_id: int) -> Webhook:
 
 
 def _editable(session: Session, caller: Caller, workspaces: AbstractSet[int | None]) -> AbstractSet[int | None]:
-    """The ones of `workspaces` (None: all of them together) whose webhooks the caller may change."""
+    """Return the ones of `workspaces` (None: all of them together) whose webhooks the caller may change."""
     if caller.grants is not None or caller.admin:
         return {each for each in workspaces if caller.holds(Permission.EDIT_WEBHOOKS, each)}
     mine = select(Workspace.id).where(Workspace.user_id == caller.user_id, Workspace.id.in_(workspaces - {None}))
@@ -249,7 +249,7 @@ def test_event() -> WebhookEvent:
 
 
 def notify(session: Session, hooks: Iterable[Webhook], event: WebhookEvent) -> None:
-    """Writes an event to the outbox, for delivery after this transaction."""
+    """Write an event to the outbox, for delivery after this transaction."""
     found = [
         WebhookDelivery(webhook_id=hook.id, event_id=(key := uuid.uuid4()), body=body_of(hook, event, key), attempts=0)
         for hook in hooks
@@ -260,7 +260,7 @@ def notify(session: Session, hooks: Iterable[Webhook], event: WebhookEvent) -> N
 
 
 def body_of(hook: Webhook, event: WebhookEvent, key: uuid.UUID) -> str:
-    """The body to send: Determined's JSON, or a message for Slack."""
+    """Return the body to send: Determined's JSON, or a message for Slack."""
     if hook.kind == "SLACK":
         return json.dumps(event.slack)
     return json.dumps(
@@ -275,8 +275,8 @@ def body_of(hook: Webhook, event: WebhookEvent, key: uuid.UUID) -> str:
 
 
 def wanted_by(config: StoredConfig, hooks: Iterable[Webhook]) -> list[Webhook]:
-    """The webhooks that receive events of an experiment with this configuration: its workspace's unless it excludes
-    them, and those that it names."""
+    """Return the webhooks that receive events of an experiment with this configuration: its workspace's unless it
+    excludes them, and those that it names."""
     wanted = config.webhooks
     if wanted.exclude:
         return []

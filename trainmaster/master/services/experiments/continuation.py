@@ -71,7 +71,7 @@ class Continuation:
 
 
 def _check(orchestrator: ExperimentOrchestrator, overrides: str) -> None:
-    """Checks that the experiment can be continued. Raises Conflict, Invalid."""
+    """Check that the experiment can be continued. Raises Conflict, Invalid."""
     row, name = orchestrator.row, orchestrator.row.searcher_type
     if not State(row.state).terminal:
         raise Conflict(f"Experiment {row.id} is {row.state}: only one that has ended can be continued.")
@@ -118,7 +118,7 @@ def _overridden(row: Experiment, overrides: str) -> StoredConfig:
 
 
 def _reopen(orchestrator: ExperimentOrchestrator) -> None:
-    """Puts the experiment into the state PAUSED, for `activate` to follow. The trial of `single` continues in any case,
+    """Put the experiment into the state PAUSED, for `activate` to follow. The trial of `single` continues in any case,
     those of a search unless they have completed."""
     row, session = orchestrator.row, orchestrator.session
     row.state, row.reason, row.end_time, row.shutdown = State.PAUSED.value, "", None, None

@@ -87,7 +87,7 @@ class ExperimentCreation:
         self._feasibility = Feasibility(master)
 
     def create(self, caller: Caller, order: Order) -> Created:
-        """Creates the experiment, its first trials and their allocations in one transaction."""
+        """Create the experiment, its first trials and their allocations in one transaction."""
         plan = self._plan(caller, order)
         refuse_excess(self._settings.limits, plan.config)
         self._feasibility.refuse_impossible(plan.served, plan.config, caller.user_id, plan.workspace_id)
@@ -163,7 +163,7 @@ class ExperimentCreation:
             return [templates.for_experiments(row)]
 
     def _with_secrets(self, caller: Caller, config: dict[str, Any], parent_id: int | None) -> dict[str, Any]:
-        """Replaces masks in a configuration that was copied from a shown experiment by the real values, for the
+        """Replace masks in a configuration that was copied from a shown experiment by the real values, for the
         parent's owner."""
         if not masks(config):
             return config
@@ -180,12 +180,12 @@ class ExperimentCreation:
 
 
 def refusal(error: ConfigError) -> Invalid:
-    """Turns a configuration error into a refused request, with every complaint for programs too."""
+    """Turn a configuration error into a refused request, with every complaint for programs too."""
     return Invalid(str(error), [_complaint(c) for c in error.complaints])
 
 
 def _tell_in_first_log(session: Session, experiment_id: int, remarks: Sequence[str]) -> None:
-    """Writes warnings about the user's file to the first trial's log, where users look first."""
+    """Write warnings about the user's file to the first trial's log, where users look first."""
     first = select(Trial.task_id).where(Trial.experiment_id == experiment_id).order_by(Trial.id).limit(1)
     if remarks and (task_id := session.scalar(first)) is not None:
         for remark in remarks:
@@ -240,7 +240,7 @@ def _row(plan: _Plan, order: Order, job: Job, caller: Caller, context_size: int)
 
 
 def project_for(session: Session, caller: Caller, config: ExperimentConfig, project_id: int | None) -> Project:
-    """The project of the caller's new experiment. Raises NotFound, Forbidden, Invalid."""
+    """Return the project of the caller's new experiment. Raises NotFound, Forbidden, Invalid."""
     if project_id:
         return open_for(session, caller, project_id)
     names = (config.workspace or "", config.project or "")
@@ -266,7 +266,7 @@ def _complaint(complaint: Any) -> dict[str, Any]:
 
 
 def pet_name(what: str) -> str:
-    """A generated name for an experiment without one."""
+    """Return a generated name for an experiment without one."""
     adjectives = ("quiet", "bright", "patient", "nimble", "steady", "curious", "gentle", "bold")
     animals = ("heron", "otter", "lynx", "marten", "swift", "badger", "finch", "hare")
     return f"{what} ({secrets.choice(adjectives)}-{secrets.choice(animals)})"

@@ -56,7 +56,7 @@ class ExperimentEdits:
         self._queue_control = QueueControl(master)
 
     def patch(self, caller: Caller, experiment_id: int, change: ExperimentChange) -> None:
-        """Raises Invalid, NotFound, Forbidden."""
+        """Raise Invalid, NotFound, Forbidden."""
         given = dict(change.resources or {})
         _check(change, given)
         with self._experiment_lock.hold(experiment_id) as orchestrator:
@@ -89,7 +89,7 @@ class ExperimentEdits:
             self._queue_control.change(caller, [wanted])
 
     def set_archived(self, caller: Caller, experiment_id: int, archived: bool) -> None:
-        """Archives or unarchives experiments; only ended ones can be archived."""
+        """Archive or unarchive experiments; only ended ones can be archived."""
         with self._experiment_lock.hold(experiment_id) as orchestrator:
             row = _own(orchestrator, caller)
             if archived and not State(row.state).terminal:
@@ -130,7 +130,7 @@ class ExperimentEdits:
             row.project_id = project.id
 
     def remove_tensorboard_files(self, caller: Caller, experiment_id: int) -> None:
-        """Removes the event files that its trials copied to the checkpoint storage."""
+        """Remove the event files that its trials copied to the checkpoint storage."""
         with self._experiment_lock.hold(experiment_id) as orchestrator:
             row = _own(orchestrator, caller)
             if not State(row.state).terminal:

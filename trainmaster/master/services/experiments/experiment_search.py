@@ -113,7 +113,7 @@ def window_of(offset: int, limit: int, total: int) -> Window:
 
 
 def parsed(wanted: str) -> dict[str, Any]:
-    """Parses a filter's JSON. Raises Invalid."""
+    """Parse a filter's JSON. Raises Invalid."""
     try:
         tree = json.loads(wanted) if wanted else {}
     except (ValueError, RecursionError) as error:
@@ -135,7 +135,7 @@ def _check_width(tree: Json) -> None:
 
 
 def condition(group: Json, find: Find, depth: int = 0) -> ColumnElement[bool]:
-    """The SQL condition of a tree of conditions; `find` resolves columns. Raises Invalid."""
+    """Return the SQL condition of a tree of conditions; `find` resolves columns. Raises Invalid."""
     if depth > DEEPEST:
         raise Invalid(f"filter: groups are nested more than {DEEPEST} deep.")
     children = group.get("children") or []
@@ -166,7 +166,7 @@ def _field(field: Json, find: Find) -> ColumnElement[bool]:
 
 
 def _name(field: Json) -> str:
-    """The full name of a column: a hyperparameter is `hp.x`, or `x` with its location; a value of the metadata
+    """Return the full name of a column: a hyperparameter is `hp.x`, or `x` with its location; a value of the metadata
     likewise."""
     name = str(field.get("columnName") or "")
     prefix = _PREFIXES.get(str(field.get("location") or "").removeprefix("LOCATION_TYPE_"), "")
@@ -260,7 +260,7 @@ def measured_column(name: str) -> SearchColumn | None:
 
 
 def at_path(column: ColumnElement[Any], path: str) -> ColumnElement[Any]:
-    """The value of a JSON column at `a.b.c`, whichever of its keys have dots themselves. Raises Invalid."""
+    """Return the value of a JSON column at `a.b.c`, whichever of its keys have dots themselves. Raises Invalid."""
     parts = path.split(".")
     if excess := in_force().over("conditions", len(parts), f"The path {path:.40}... has {{}} parts"):
         raise Invalid(excess)
@@ -269,8 +269,8 @@ def at_path(column: ColumnElement[Any], path: str) -> ColumnElement[Any]:
 
 
 def _readings(parts: Sequence[str]) -> Iterator[list[str]]:
-    """The keys that a name with dots may stand for, nested ones first: a.b.c as [a, b, c], [a, b.c], [a.b, c], [a.b.c].
-    Of names with very many dots only the first and the last."""
+    """Yield the keys that a name with dots may stand for, nested ones first: a.b.c as [a, b, c], [a, b.c], [a.b, c],
+    [a.b.c]. Of names with very many dots only the first and the last."""
     if len(parts) > MOST_READINGS:
         yield list(parts)
         yield [".".join(parts)]

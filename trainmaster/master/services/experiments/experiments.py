@@ -122,7 +122,7 @@ class Experiments:
         return Page([views[key] for key in ids if key in views], window)
 
     def delete(self, caller: Caller, experiment_id: int) -> None:
-        """Marks an experiment for deletion; the controller removes checkpoints, then rows."""
+        """Mark an experiment for deletion; the controller removes checkpoints, then rows."""
         with self._experiment_lock.hold(experiment_id) as orchestrator:
             row = orchestrator.row
             _own(caller, row)
@@ -138,7 +138,7 @@ class Experiments:
             wake(orchestrator.session, "janitor")
 
     def story(self, trial_id: int) -> list[Story]:
-        """The story of a trial: its own events, and those of its experiment as a whole."""
+        """Return the story of a trial: its own events, and those of its experiment as a whole."""
         with self._store.transaction() as session:
             trial = session.get(Trial, trial_id)
             if trial is None:
@@ -277,7 +277,7 @@ def phases(session: Session, ids: Sequence[int]) -> dict[int, str]:
 
 
 def phase_of(state: AllocationState) -> str:
-    """The phase of what is active, by the state of its job."""
+    """Return the phase of what is active, by the state of its job."""
     return _PHASE.get(state, "RUNNING")
 
 

@@ -60,7 +60,8 @@ class ProjectColumns:
         self._store = master.store
 
     def columns(self, project_id: int, *, of_runs: bool) -> list[ProjectColumn]:
-        """The fixed columns, then hyperparameters, then metrics, then metadata of runs. Project 0: of all projects."""
+        """Return the fixed columns, then hyperparameters, then metrics, then metadata of runs. Project 0: of all
+        projects."""
         place = "RUN" if of_runs else "EXPERIMENT"
         with self._store.transaction() as session:
             rows = _trials(session, project_id)
@@ -88,7 +89,7 @@ class ProjectColumns:
         return found
 
     def ranges(self, project_id: int) -> list[Range]:
-        """The smallest and largest value of each metric of a project."""
+        """Return the smallest and largest value of each metric of a project."""
         with self._store.transaction() as session:
             rows = _trials(session, project_id)
         ends: dict[str, tuple[float, float]] = {}
@@ -105,7 +106,7 @@ class ProjectColumns:
         return [Range(name, low, high) for name, (low, high) in sorted(ends.items())]
 
     def metadata_values(self, project_id: int, key: str) -> list[str]:
-        """The texts under a key of the metadata of a project's runs; nested keys with dots."""
+        """Return the texts under a key of the metadata of a project's runs; nested keys with dots."""
         with self._store.transaction() as session:
             rows = _trials(session, project_id)
         name = key.removeprefix("metadata.")

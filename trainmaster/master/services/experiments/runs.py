@@ -125,7 +125,7 @@ class Runs:
         *,
         not_alone: str = "",
     ) -> list[RunResult]:
-        """Applies `action` to each run; it gets the run and its experiment. `not_alone`: why it cannot be done to one
+        """Apply `action` to each run; it gets the run and its experiment. `not_alone`: why it cannot be done to one
         of several trials, with a placeholder for the run's number; empty where it can. Each succeeds or fails
         independently."""
         statement = _chosen(caller, selection.project_id, selection.filter)

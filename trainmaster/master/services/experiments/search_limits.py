@@ -18,7 +18,7 @@ MOST_RUNGS = 100  # with a divisor above 1 more than any training time allows
 
 
 def refuse_excess(limits: Limits, config: StoredConfig) -> None:
-    """Raises Invalid for a complete configuration whose search is larger than the site allows, or cannot be begun."""
+    """Raise Invalid for a complete configuration whose search is larger than the site allows, or cannot be begun."""
     searcher, space = config.searcher, config.hyperparameters
     try:
         for sentence in _excesses(limits, searcher, space):

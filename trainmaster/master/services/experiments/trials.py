@@ -86,7 +86,7 @@ class Trials:
         self._experiment_lock = ExperimentLock(master)
 
     def get(self, trial_id: int) -> tuple[Trial, Checkpoint | None]:
-        """The trial and its best checkpoint."""
+        """Return the trial and its best checkpoint."""
         with self._store.transaction() as session:
             trial = session.get(Trial, trial_id)
             if trial is None:
@@ -136,7 +136,7 @@ class Trials:
         without_deleted: bool = False,
         by: MetricOrder | None = None,
     ) -> Page[Workload]:
-        """Reports and checkpoints of a trial by their steps; for the same steps reports as they came, then checkpoints.
+        """Report and checkpoints of a trial by their steps; for the same steps reports as they came, then checkpoints.
         `kinds`: some of WORKLOADS; `without_deleted`: no deleted checkpoints; `by`: first by the values of a metric,
         rows without one last."""
         c = Checkpoint.__table__.c
@@ -178,7 +178,7 @@ class Trials:
         offset: int = 0,
         limit: int = 0,
     ) -> Page[CheckpointView]:
-        """Lists checkpoints. `metric`: a validation metric to sort by. It and the searcher's put the best first by
+        """List checkpoints. `metric`: a validation metric to sort by. It and the searcher's put the best first by
         default."""
         statement = select(Checkpoint)
         if experiment_id is not None:
@@ -210,7 +210,7 @@ class Trials:
             return Page(views, window)
 
     def check_all(self, caller: Caller, trial_ids: Sequence[int]) -> None:
-        """Raises NotFound for one that is not there, Forbidden when one of them is in a workspace where the caller
+        """Raise NotFound for one that is not there, Forbidden when one of them is in a workspace where the caller
         lacks the request's permission."""
         query = select(Trial.id, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
         query = query.join(Project, Project.id == Experiment.project_id).where(Trial.id.in_(trial_ids))
@@ -223,7 +223,7 @@ class Trials:
             caller.check(homes[trial_id], absent)
 
     def tasks_of_trial(self, trial_id: int) -> list[str]:
-        """The tasks of a trial: one more for each time that it was continued, the latest one last."""
+        """Return the tasks of a trial: one more for each time that it was continued, the latest one last."""
         with self._store.autocommit() as session:
             found = session.execute(select(Trial.earlier_tasks, Trial.task_id).where(Trial.id == trial_id)).first()
         if found is None:
@@ -274,8 +274,8 @@ _Part = Select[int, int, uuid.UUID | None, float | None]
 
 
 def _parts(trial_id: int, kinds: Collection[str], by: MetricOrder | None, *, without_deleted: bool) -> Sequence[_Part]:
-    """(steps, turn, uuid, value) of each kind of workload; a report has its id as its turn and no uuid. `value`: what
-    it is sorted by before its steps, or NULL."""
+    """Return (steps, turn, uuid, value) of each kind of workload; a report has its id as its turn and no uuid. `value`:
+    what it is sorted by before its steps, or NULL."""
     c = Checkpoint.__table__.c
     nothing = cast(null(), Double).label("value")
     after_reports = literal(2**62, BigInteger) + cast(func.extract("epoch", c.report_time) * 1_000_000, BigInteger)
@@ -297,12 +297,12 @@ def _parts(trial_id: int, kinds: Collection[str], by: MetricOrder | None, *, wit
 
 
 def _number(value: Any) -> Any:
-    """A value of a metric, NULL where it is no number: metrics may be texts and lists."""
+    """Return a value of a metric, NULL where it is no number: metrics may be texts and lists."""
     return case((func.jsonb_typeof(value) == "number", cast(value.astext, Double)))
 
 
 def _history(kinds: Sequence[_Part], window: Window, descending: bool, *, by_value: bool) -> _Part:
-    """A page of the rows of all kinds together.
+    """Return a page of the rows of all kinds together.
 
     Each kind is limited before the union: PostgreSQL does not merge sorted parts of a union by itself.
     """
@@ -338,7 +338,7 @@ CHECKPOINT_SORTS: Mapping[str, ColumnElement[Any]] = {
 
 
 def _validation_metric(name: str) -> ColumnElement[Any]:
-    """A validation metric at a checkpoint's own steps; null where it is not a number."""
+    """Return a validation metric at a checkpoint's own steps; null where it is not a number."""
     value = func.jsonb_extract_path(Checkpoint.__table__.c.validation, name)
     text = func.jsonb_extract_path_text(Checkpoint.__table__.c.validation, name)
     return case((func.jsonb_typeof(value) == "number", cast(text, Double)))

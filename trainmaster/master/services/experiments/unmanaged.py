@@ -56,7 +56,7 @@ class UnmanagedTrainings:
         self._experiment_lock = ExperimentLock(master)
 
     def create_experiment(self, caller: Caller, order: Order, external_id: str | None = None) -> tuple[int, bool]:
-        """Returns the experiment's id, and whether it is new. With `external_id` the existing one, if the caller may
+        """Return the experiment's id, and whether it is new. With `external_id` the existing one, if the caller may
         change it. Code that is sent along is kept, to show what ran.
 
         Raises Invalid with everything that is wrong with the configuration or the code, TooLarge, Forbidden."""
@@ -109,7 +109,7 @@ class UnmanagedTrainings:
             return row.id, True
 
     def create_trial(self, caller: Caller, request: TrialRequest) -> int:
-        """Creates a trial. Raises NotFound, Forbidden, and Invalid for a managed experiment, whose searcher creates its
+        """Create a trial. Raises NotFound, Forbidden, and Invalid for a managed experiment, whose searcher creates its
         trials."""
         if request.external_id is not None and (why := only_dots(request.external_id)):
             raise Invalid(f"{request.external_id!r} cannot be the external id of a trial: {why}.")
@@ -145,7 +145,7 @@ class UnmanagedTrainings:
             return trial.id
 
     def start(self, caller: Caller, trial_id: int, *, resume: bool) -> TrialStart:
-        """Starts a run of a trial, from its latest checkpoint. Raises Conflict when it has run and `resume` is not
+        """Start a run of a trial, from its latest checkpoint. Raises Conflict when it has run and `resume` is not
         set."""
         with self._conducting_trial(caller, trial_id) as (orchestrator, trial):
             if trial.attempts and not resume:
@@ -159,7 +159,7 @@ class UnmanagedTrainings:
             )
 
     def say(self, caller: Caller, trial_id: int, state: str | None) -> None:
-        """Takes in a heartbeat, or a trial's end. Raises Invalid for a state that a trial cannot be set to."""
+        """Take in a heartbeat, or a trial's end. Raises Invalid for a state that a trial cannot be set to."""
         if state is not None and state not in (*RUNNING, *_ENDS, "CANCELED"):
             raise Invalid(f"A trial cannot be set to {state}; it runs, or is COMPLETED, CANCELED or ERROR.")
         with self._conducting_trial(caller, trial_id) as (orchestrator, trial):
@@ -174,7 +174,7 @@ class UnmanagedTrainings:
                 _end(orchestrator, trial, outcome, text)
 
     def give_up_silent(self, retries: Retries) -> None:
-        """Ends trials without a heartbeat for too long."""
+        """End trials without a heartbeat for too long."""
         oldest = now() - dt.timedelta(seconds=self._settings.lost_after)
         query = select(Trial.id, Trial.experiment_id).where(Trial.end_time.is_(None), Trial.heartbeat_at < oldest)
         with self._store.transaction() as session:
@@ -191,7 +191,7 @@ class UnmanagedTrainings:
         retries.each("the end of the silent trial", found, give_up)
 
     def find_trial(self, caller: Caller, experiment: str, trial: str) -> int:
-        """Finds a trial by its external ids. Raises NotFound, Forbidden."""
+        """Find a trial by its external ids. Raises NotFound, Forbidden."""
         query = select(Trial.id, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
         query = query.join(Project, Project.id == Experiment.project_id)
         with self._store.transaction() as session:
@@ -279,5 +279,5 @@ def _revive_experiment(orchestrator: ExperimentOrchestrator) -> None:
 
 
 def _alone(session: Session, external_id: str) -> None:
-    """Serializes requests for the same external id, so that they get the same experiment."""
+    """Serialize requests for the same external id, so that they get the same experiment."""
     session.execute(select(func.pg_advisory_xact_lock(LOCK_CLASS, func.hashtext(external_id))))

@@ -16,8 +16,8 @@ from trainmaster.master.values.search_goal import SearchGoal
 
 
 def source_of(session: Session, caller: Caller, searcher: SearchGoal) -> uuid.UUID | None:
-    """The checkpoint that new trials load before their first step; None where the searcher names none. Raises Invalid,
-    Forbidden."""
+    """Return the checkpoint that new trials load before their first step; None where the searcher names none. Raises
+    Invalid, Forbidden."""
     if searcher.source_trial_id is not None:
         return _latest_of(session, caller, searcher.source_trial_id)
     if searcher.source_checkpoint_uuid is not None:

@@ -31,7 +31,7 @@ Key = int | str
 
 
 def put(session: Session, key: Key, archive: bytes) -> None:
-    """Stores files of an existing experiment or task without any."""
+    """Store files of an existing experiment or task without any."""
     in_pieces = len(archive) > PIECE
     if in_pieces:
         session.execute(text("CREATE TEMPORARY TABLE pieces (start bigint, piece bytea) ON COMMIT DROP"))
@@ -61,7 +61,7 @@ class ContextArchives:
             return size(session, key)
 
     def key_of_task(self, task_id: str) -> Key:
-        """The key of the files that a task works with: a trial works with its experiment's. Raises NotFound."""
+        """Return the key of the files that a task works with: a trial works with its experiment's. Raises NotFound."""
         with self._store.autocommit() as session:
             before = select(Allocation.trial_id).where(Allocation.task_id == task_id).limit(1).scalar_subquery()
             mine = (Trial.task_id == Task.task_id) | (Trial.id == before)
@@ -72,7 +72,7 @@ class ContextArchives:
         return task_id if found[0] is None else int(found[0])
 
     def key_of_allocation(self, allocation_id: str) -> Key:
-        """The key of the files that an attempt works with. Raises NotFound."""
+        """Return the key of the files that an attempt works with. Raises NotFound."""
         with self._store.autocommit() as session:
             task_id = session.scalar(select(Allocation.task_id).where(Allocation.id == allocation_id))
         if task_id is None:
@@ -80,7 +80,7 @@ class ContextArchives:
         return self.key_of_task(task_id)
 
     def pieces(self, key: Key, length: int) -> Iterator[bytes]:
-        """Yields the archive of `length` bytes in pieces. Raises NotFound when it is deleted meanwhile."""
+        """Yield the archive of `length` bytes in pieces. Raises NotFound when it is deleted meanwhile."""
         column, condition = _place(key)
         for start in range(0, length, PIECE):
             with self._store.autocommit() as session:
@@ -90,14 +90,14 @@ class ContextArchives:
             yield bytes(piece)
 
     def whole(self, key: Key) -> bytes:
-        """Raises NotFound."""
+        """Raise NotFound."""
         with self._store.autocommit() as session:
             length = size(session, key)
         return b"".join(self.pieces(key, length))
 
 
 def small(session: Session, key: Key, length: int) -> bytes | None:
-    """The archive of the files when it is small; `length`: its own."""
+    """Return the archive of the files when it is small; `length`: its own."""
     if not 0 < length <= SMALL:
         return None
     column, condition = _place(key)
@@ -106,9 +106,10 @@ def small(session: Session, key: Key, length: int) -> bytes | None:
 
 
 def listed(archive: bytes | None) -> list[Json] | None:
-    """The files and folders of a small archive as a lease gives them to the runtime, which then need not read archives:
-    `path`, and of a file `mode`, `mtime` and `content` (base64). None for an archive that unpacks to more than `SMALL`
-    bytes, holds anything else, or is broken: the runtime then unpacks it itself, and reports what is wrong."""
+    """Return the files and folders of a small archive as a lease gives them to the runtime, which then need not read
+    archives: `path`, and of a file `mode`, `mtime` and `content` (base64). None for an archive that unpacks to more
+    than `SMALL` bytes, holds anything else, or is broken: the runtime then unpacks it itself, and reports what is
+    wrong."""
     return _listed(archive) if archive else None
 
 

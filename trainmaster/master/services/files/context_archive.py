@@ -41,7 +41,7 @@ class ContextFile:
 
 
 def pack(files: Sequence[ContextFile], limit: int) -> bytes:
-    """A gzipped tar with the files, empty bytes for none. The same files give the same bytes.
+    """Return a gzipped tar with the files, empty bytes for none. The same files give the same bytes.
 
     Args:
         limit: bytes that the files may have together before they are compressed.
@@ -74,7 +74,7 @@ def pack(files: Sequence[ContextFile], limit: int) -> bytes:
 
 
 def _entries(files: Sequence[ContextFile]) -> dict[str, tuple[bytes, ContextFile]]:
-    """The archive's entries with their paths and tar types, in the order given. Raises Invalid, TooLarge."""
+    """Return the archive's entries with their paths and tar types, in the order given. Raises Invalid, TooLarge."""
     found: dict[str, tuple[bytes, ContextFile]] = {}
     for file in files:
         path = _checked(file.path)
@@ -111,7 +111,7 @@ def _refuse_files_as_folders(found: dict[str, tuple[bytes, ContextFile]]) -> Non
 
 
 def _checked(path: str) -> str:
-    """The normalized path for tar. Raises Invalid; the message shows unprintable characters as escapes."""
+    """Return the normalized path for tar. Raises Invalid; the message shows unprintable characters as escapes."""
     pure = PurePosixPath(path)
     if not path or pure.is_absolute() or ".." in pure.parts:
         raise Invalid(f"{path!r}: a file's path must be relative and stay inside the experiment's folder.")

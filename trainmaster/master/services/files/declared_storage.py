@@ -22,7 +22,7 @@ _STORAGE: TypeAdapter[Any] = TypeAdapter(CheckpointStorage)
 
 
 def believed(config: StoredConfig, said: StorageRef | None) -> StorageRef | None:
-    """The storage of an experiment when `said` names the same place or none; None for any other."""
+    """Return the storage of an experiment when `said` names the same place or none; None for any other."""
     own = config.checkpoint_storage or StorageRef({})
     if not said:
         return own
@@ -36,7 +36,7 @@ def believed(config: StoredConfig, said: StorageRef | None) -> StorageRef | None
 
 
 def number_of(session: Session, storage: StorageRef) -> int:
-    """The number by which clients distinguish storages."""
+    """Return the number by which clients distinguish storages."""
     known = session.scalar(
         select(DeclaredStorage.id).where(DeclaredStorage.config == storage).order_by(DeclaredStorage.id).limit(1)
     )

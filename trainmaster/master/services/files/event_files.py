@@ -32,7 +32,7 @@ def folder_of(settings: Settings, storage: StorageRef, experiment_id: int) -> Pa
 def shown(
     session: Session, settings: Settings, caller: Caller, experiment_ids: Sequence[int], trial_ids: Sequence[int]
 ) -> Json:
-    """The arguments of a TensorBoard: the ids, and the folder of each by its name. Raises Invalid, NotFound,
+    """Return the arguments of a TensorBoard: the ids, and the folder of each by its name. Raises Invalid, NotFound,
     Forbidden."""
     if not experiment_ids and not trial_ids:
         raise Invalid("Name what to show: experimentIds or trialIds.")
@@ -63,8 +63,8 @@ def shown(
 
 
 def mounts(given: Iterable[BindMount], shows: Mapping[str, Any]) -> list[Json]:
-    """The mounts of a TensorBoard: the folders that it reads, under their own paths, read-only. A `directory` storage
-    is a path in containers, which a mount of the user's provides."""
+    """Return the mounts of a TensorBoard: the folders that it reads, under their own paths, read-only. A `directory`
+    storage is a path in containers, which a mount of the user's provides."""
     there = [mount.model_dump() for mount in given]
     roots = {str(_root(Path(path))) for name, path in shows["folders"].items() if name not in shows["unmounted"]}
     known = {mount.container_path for mount in given}
@@ -75,12 +75,12 @@ def mounts(given: Iterable[BindMount], shows: Mapping[str, Any]) -> list[Json]:
 
 
 def _root(folder: Path) -> Path:
-    """The storage above a folder of event files, which exists before the first of them is written."""
+    """Return the storage above a folder of event files, which exists before the first of them is written."""
     return folder.parents[[parent.name for parent in folder.parents].index("tensorboard") + 2]
 
 
 def _folder(session: Session, settings: Settings, caller: Caller, row: Experiment) -> tuple[Path, bool]:
-    """The folder of its event files, and whether the master mounts it. Raises Invalid, Forbidden."""
+    """Return the folder of its event files, and whether the master mounts it. Raises Invalid, Forbidden."""
     home = session.get_one(Project, row.project_id).workspace_id
     caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home, f"There is no experiment {row.id}.")
     storage = row.config.checkpoint_storage or StorageRef({})

@@ -37,7 +37,7 @@ class ContextFiles:
         self._context_archives = ContextArchives(master)
 
     def tree(self, experiment_id: int) -> list[FileNode]:
-        """The tree of files and folders. Raises NotFound."""
+        """Return the tree of files and folders. Raises NotFound."""
         top: list[FileNode] = []
         folders: dict[str, FileNode] = {}
 
@@ -64,7 +64,7 @@ class ContextFiles:
         return top
 
     def content(self, experiment_id: int, path: str) -> str:
-        """A file in base64. Raises NotFound, TooLarge."""
+        """Return a file in base64. Raises NotFound, TooLarge."""
         with self._open(experiment_id) as tar:
             try:
                 member = tar.getmember(path.strip("/"))

@@ -34,7 +34,7 @@ class SharedContexts:
         self._last: tuple[int, bytes, float] | None = None  # experiment, its archive, when it was read
 
     def of(self, experiment_id: int | None, size: int) -> SharedFile | None:
-        """The archive of `size` bytes for a job's folder; None where it comes in another way."""
+        """Return the archive of `size` bytes for a job's folder; None where it comes in another way."""
         with self._lock:
             if self._last is not None and time.monotonic() > self._last[2] + KEPT:
                 self._last = None

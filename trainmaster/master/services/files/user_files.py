@@ -50,7 +50,7 @@ class StorageFolder:
 
 
 def check_id(settings: Settings, key: str | uuid.UUID) -> uuid.UUID:
-    """Validates the id of a checkpoint. Raises Invalid for what is not a UUID, or names something else: TensorBoard's
+    """Validate the id of a checkpoint. Raises Invalid for what is not a UUID, or names something else: TensorBoard's
     event files are in a folder with the cluster's id as its name."""
     try:
         found = key if isinstance(key, uuid.UUID) else uuid.UUID(key)
@@ -62,7 +62,7 @@ def check_id(settings: Settings, key: str | uuid.UUID) -> uuid.UUID:
 
 
 def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> StorageFolder:
-    """Raises NoPlace."""
+    """Raise NoPlace."""
     config = session.scalar(select(Experiment.config).where(Experiment.id == row.experiment_id))
     trial = session.get(Trial, row.trial_id) if row.trial_id is not None else None
     # Rows may be older than the checks at the API.
@@ -84,7 +84,7 @@ def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> Stor
 
 
 def events_of(session: Session, settings: Settings, row: Experiment) -> StorageFolder:
-    """The folder of event files of an experiment's trials. Raises NoPlace."""
+    """Return the folder of event files of an experiment's trials. Raises NoPlace."""
     storage = row.config.checkpoint_storage or StorageRef({})  # None where no files are kept
     folder = events_folder(settings, storage, row.id)
     if folder is None:
@@ -93,7 +93,7 @@ def events_of(session: Session, settings: Settings, row: Experiment) -> StorageF
 
 
 def events_folder(settings: Settings, storage: StorageRef, experiment_id: int) -> str | None:
-    """The event folder, with a folder `trial/<id>` for each trial; None in storage that is not a file system."""
+    """Return the event folder, with a folder `trial/<id>` for each trial; None in storage that is not a file system."""
     root = storage.root
     return root and f"{root}/{settings.cluster_id}/tensorboard/experiment/{experiment_id}"
 
@@ -105,7 +105,7 @@ class UserFiles:
         self._settings, self._clusters = master.settings, master.clusters
 
     def remove(self, place: StorageFolder, patterns: Sequence[str]) -> Mapping[str, int]:
-        """Removes matching files, and the folder when it is empty then. Returns what is left: bytes by path, folders
+        """Remove matching files, and the folder when it is empty then. Returns what is left: bytes by path, folders
         with a slash at the end. Raises NoPlace, trees.Unfinished, OSError, DispatcherError."""
         try:
             there = self._far(place)
@@ -118,7 +118,7 @@ class UserFiles:
             raise NoPlace(str(error)) from None
 
     def open(self, place: StorageFolder) -> tuple[int, trees.Rules]:
-        """Opens the folder as this machine sees it; the caller closes the descriptor. Raises NoPlace, OSError."""
+        """Open the folder as this machine sees it; the caller closes the descriptor. Raises NoPlace, OSError."""
         rules = self.rules(place)
         try:
             return trees.open_folder(place.folder, rules), rules
@@ -126,7 +126,7 @@ class UserFiles:
             raise NoPlace(f"{place.folder} {error}: the master leaves it alone.") from None
 
     def rules(self, place: StorageFolder) -> trees.Rules:
-        """The rules for access to a folder. Raises NoPlace where the files' owner is unknown."""
+        """Return the rules for access to a folder. Raises NoPlace where the files' owner is unknown."""
         data = self._settings.data
         cluster = self._cluster(place.cluster)
         name = place.user or (cluster and cluster.facts.job_user)
@@ -163,7 +163,7 @@ class UserFiles:
 def _account(
     session: Session, experiment_id: int | None, allocation_id: str | None, trial_id: int | None
 ) -> tuple[str, str | None]:
-    """The cluster and the account of the job that wrote the files: that attempt's, or the newest one's."""
+    """Return the cluster and the account of the job that wrote the files: that attempt's, or the newest one's."""
     query = select(Allocation.dispatcher, Allocation.run_as).where(Allocation.dispatcher != "")
     if trial_id is not None:
         query = query.where(Allocation.trial_id == trial_id)

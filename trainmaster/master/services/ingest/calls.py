@@ -72,7 +72,8 @@ class ReportCalls:
 
 
 def _measurements(piece: StreamBatch) -> list[MetricReport] | None:
-    """What the records measure; None where they hold anything else, validations, or something that does not fit."""
+    """Return what the records measure; None where they hold anything else, validations, or something that does not
+    fit."""
     if piece.stream != "core" or not piece.records:
         return None
     reports = []

@@ -31,7 +31,7 @@ class RecordContext:
 
 
 def no_number(validation: Json | None, name: str) -> str | None:
-    """The searcher's metric of a validation, as trials keep it, where that is NaN or infinite."""
+    """Return the searcher's metric of a validation, as trials keep it, where that is NaN or infinite."""
     shown = validation["metrics"]["avgMetrics"].get(name) if validation else None
     return shown if isinstance(shown, str) and shown in metric_reports.SPECIAL else None
 
@@ -52,7 +52,7 @@ def take_checkpoint(intake: RecordContext, record: Json) -> None:
 
 
 def _storage(intake: RecordContext, record: Json) -> StorageRef:
-    """The experiment's storage; for files that a job reports elsewhere a placeholder, which the master never
+    """Return the experiment's storage; for files that a job reports elsewhere a placeholder, which the master never
     touches."""
     reported = record.get("storage")
     config = intake.orchestrator.row.config
@@ -71,8 +71,8 @@ def _storage(intake: RecordContext, record: Json) -> StorageRef:
 
 
 def add_checkpoint(orchestrator: ExperimentOrchestrator, trial: Trial, checkpoint: Checkpoint) -> None:
-    """A finished checkpoint of a trial; reporting it again changes nothing. Raises Invalid for too many files, and for
-    too much metadata."""
+    """Store a finished checkpoint of a trial; reporting it again changes nothing. Raises Invalid for too many files,
+    and for too much metadata."""
     bounds.check_files(checkpoint.resources)
     bounds.check_metadata(checkpoint.ckpt_metadata)
     session = orchestrator.session
@@ -112,6 +112,6 @@ def take_checkpoint_deleted(intake: RecordContext, record: Json) -> None:
 
 
 def latest_checkpoint(session: Session, trial_id: int) -> uuid.UUID | None:
-    """The checkpoint that a trial would continue from."""
+    """Return the checkpoint that a trial would continue from."""
     query = select(Checkpoint.uuid).where(Checkpoint.trial_id == trial_id, Checkpoint.state == "COMPLETED")
     return session.scalar(query.order_by(Checkpoint.report_time.desc()).limit(1))

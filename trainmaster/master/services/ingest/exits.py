@@ -104,7 +104,7 @@ class Exits:
 def _heads(
     session: Session, lines: Mapping[str, Sequence[StreamBatch]], names: Collection[str], *, wait: bool
 ) -> Sequence[Row[Any]]:
-    """The attempts of these names, locked; those that somebody else holds are left out, or waited for."""
+    """Return the attempts of these names, locked; those that somebody else holds are left out, or waited for."""
     ranks = {piece.rank for name in names for piece in lines[name]}
     query = streams.HEAD.order_by(Allocation.id).with_for_update(of=Allocation, skip_locked=not wait)
     return session.execute(query, {"ids": list(names), "ranks": sorted(ranks)}).all()

@@ -30,7 +30,7 @@ class JobLogs:
         self._log_watch = LogWatch(master)
 
     def apply_log_policies(self, written: Mapping[str, Sequence[StreamBatch]]) -> None:
-        """Applies log policies of experiments, and webhooks, to lines that attempts (by id) wrote. It comes before the
+        """Apply log policies of experiments, and webhooks, to lines that attempts (by id) wrote. It comes before the
         lines are stored, and must not wait for a lock while its caller holds any. Doing it again changes nothing."""
         for task_id, found in self.matches(written).values():
             self._log_watch.act(task_id, found)
@@ -62,7 +62,7 @@ def _lines_in(pieces: Sequence[StreamBatch], names: Names) -> Iterator[log_watch
 
 
 def take_lines(session: Session, allocation: Allocation, piece: StreamBatch, names: Names) -> int:
-    """Takes in the new records of the piece; returns how much of its stream is taken in with it. The log's lock must be
+    """Take in the new records of the piece; return how much of its stream is taken in with it. The log's lock must be
     the last one taken."""
     fresh, acked = unseen(session, allocation.id, piece)
     if fresh:
@@ -74,7 +74,7 @@ def take_lines(session: Session, allocation: Allocation, piece: StreamBatch, nam
 def lines_of(
     session: Session, allocation: Allocation, piece: StreamBatch, fresh: Sequence[Json], names: Names
 ) -> list[log_store.NewLogLine]:
-    """New records of a piece as lines of the log; their other contents are noted. Raises Invalid."""
+    """Return new records of a piece as lines of the log; their other contents are noted. Raises Invalid."""
     for record in fresh:
         if record.get("kind") == "preempt_pending":
             note_pending_preemption(session, allocation, str(record.get("reason") or "scheduler"))
@@ -83,7 +83,7 @@ def lines_of(
 
 
 def _with_line(record: Json) -> Json:
-    """The record; of a line that was refused for good one in its place that tells why."""
+    """Return the record; of a line that was refused for good one in its place that tells why."""
     if record.get("kind") != "unreadable":
         return record
     why, start = str(record.get("why") or "it is not a record")[:300], str(record.get("start") or "")[:200]

@@ -88,8 +88,8 @@ class Counted(NamedTuple):
 def addition(
     trial: Counted, run_id: int, reports: Sequence[MetricReport], stored: dict[tuple[str, int], Json]
 ) -> Addition:
-    """What `reports` of one run, in order, add to a trial. `stored`: the rows of this run for their groups and steps,
-    which are completed here. Raises Invalid for too many metrics."""
+    """Return what `reports` of one run, in order, add to a trial. `stored`: the rows of this run for their groups and
+    steps, which are completed here. Raises Invalid for too many metrics."""
     trial_id, summary, total = trial
     rows: list[Json] = []
     fresh: list[MetricReport] = []
@@ -192,7 +192,8 @@ def _row(trial_id: int, run_id: int, report: MetricReport) -> Json:
 def _stored_before(
     session: Session, trial: Trial, run_id: int, reports: Sequence[MetricReport]
 ) -> dict[tuple[str, int], Json]:
-    """What this run has already reported for the groups and steps of `reports`, samples of the machine left out."""
+    """Return what this run has already reported for the groups and steps of `reports`, samples of the machine left
+    out."""
     reports = [report for report in reports if report.kind != "profiling"]
     if not reports:
         return {}
@@ -248,7 +249,7 @@ _RECOUNT = text("""
 
 
 def _recount(session: Session, trial: Trial, metric: str, smaller: bool) -> None:
-    """The trial's summary, best and latest validation and steps anew, after rows were put aside."""
+    """Compute the trial's summary, best and latest validation and steps again, after rows were put aside."""
     summary: dict[str, Json] = {}
     for row in session.execute(_RECOUNT, {"trial_id": trial.id}):
         entry: Json = {"type": row.types[0] if len(row.types) == 1 else "string", "count": row.count, "last": row.last}
@@ -311,7 +312,8 @@ def _shown(steps: int, at: dt.datetime, values: Json) -> Json:
 
 
 def summarised(summary: Json, added: Mapping[tuple[str, str], Sequence[Any]]) -> Json:
-    """The trial's summary after new values by group and name: count, min, max, sum, mean, last and type of each."""
+    """Return the trial's summary after new values by group and name: count, min, max, sum, mean, last and type of
+    each."""
     after = dict(summary)
     for (group, name), values in added.items():
         key = _summary_key(group)
@@ -322,7 +324,7 @@ def summarised(summary: Json, added: Mapping[tuple[str, str], Sequence[Any]]) ->
 
 
 def _check_names(summary: Json, groups: Iterable[str]) -> None:
-    """Raises Invalid when a trial would have too many metrics: each of its reports works on the sums of all."""
+    """Raise Invalid when a trial would have too many metrics: each of its reports works on the sums of all."""
     most = in_force()
     for group in groups:
         if excess := most.over(
@@ -357,7 +359,7 @@ def _after(before: Json | None, values: Sequence[Any]) -> Json:
 
 
 def _bounded(total: float) -> float:
-    """A sum that JSON can hold: of values near the end of what a float holds it may be infinite."""
+    """Return a sum that JSON can hold: of values near the end of what a float holds it may be infinite."""
     return min(max(total, -sys.float_info.max), sys.float_info.max)
 
 

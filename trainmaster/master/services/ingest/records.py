@@ -55,7 +55,7 @@ class JobRecords:
         self._job_logs = JobLogs(master)
 
     def take_records(self, allocation_id: str, piece: StreamBatch, *, replayed: bool = False) -> ReportAnswer:
-        """Takes in records of one stream, each exactly once, in order, in one transaction with every decision that they
+        """Take in records of one stream, each exactly once, in order, in one transaction with every decision that they
         cause. Raises Invalid for records that cannot be stored, NotFound."""
         self._job_logs.apply_log_policies({allocation_id: [piece]})
         with storing(f"Records {piece.first} and following of {piece.stream}"), self._store.transaction() as session:
@@ -93,7 +93,7 @@ class JobRecords:
 
 @contextmanager
 def storing(what: str) -> Iterator[None]:
-    """Turns values that cannot be stored into Invalid, in the block: a text with a NUL, a number beyond all columns.
+    """Turn values that cannot be stored into Invalid, in the block: a text with a NUL, a number beyond all columns.
     The sender finds the record by halving and leaves it out."""
     try:
         yield
@@ -132,7 +132,7 @@ def _take_core(
 
 
 def report_of(record: Json) -> metric_reports.MetricReport:
-    """A record of kind `metrics`, with NaN and infinities as texts. Raises Invalid."""
+    """Return a record of kind `metrics`, with NaN and infinities as texts. Raises Invalid."""
     measured = record.get("metrics")
     if not isinstance(measured, dict):
         raise Invalid("A metrics record must have an object `metrics`.")
@@ -153,7 +153,7 @@ def report_of(record: Json) -> metric_reports.MetricReport:
 def store_reports(
     orchestrator: ExperimentOrchestrator, trial: Trial, run_id: int, reports: Sequence[metric_reports.MetricReport]
 ) -> None:
-    """Reports of one run, in order: stored, and the validations among them given to the searcher."""
+    """Report of one run, in order: stored, and the validations among them given to the searcher."""
     if not reports:
         return
     experiment = orchestrator.row
@@ -197,7 +197,7 @@ def _take_early_exit(intake: RecordContext, record: Json) -> None:
 
 
 def early_exit(orchestrator: ExperimentOrchestrator, trial: Trial, reason: str) -> None:
-    """Takes in the training code's request to end its own trial. Raises Invalid for an unknown reason."""
+    """Take in the training code's request to end its own trial. Raises Invalid for an unknown reason."""
     if reason in ("EXITED_REASON_INVALID_HP", "EXITED_REASON_INIT_INVALID_HP"):
         why = "the training code says that these hyperparameters are invalid"
         orchestrator.trial_event(trial, trials.Stop(trials.StopCause.INVALID_HP, why))
@@ -221,7 +221,7 @@ def _take_unknown(intake: RecordContext, record: Json) -> None:
 
 
 def _refuse(intake: RecordContext, why: str) -> None:
-    """Counts a report that is left out for good, and logs the cause: of the first one, and whenever they are ten times
+    """Count a report that is left out for good, and log the cause: of the first one, and whenever they are ten times
     as many."""
     trial = intake.trial
     trial.refused_reports += 1
@@ -253,7 +253,7 @@ def _sign_of_life(allocation: Allocation) -> None:
 
 
 def finite(value: Any) -> Any:
-    """The same JSON with NaN and infinities as the strings that stand for them."""
+    """Return the same JSON with NaN and infinities as the strings that stand for them."""
     if isinstance(value, float):
         if math.isfinite(value):
             return value

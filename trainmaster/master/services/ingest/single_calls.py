@@ -48,7 +48,7 @@ class SingleCalls:
         self._log_watch = LogWatch(master)
 
     def take_metrics(self, caller: Caller, trial_id: int, run_id: int, report: metric_reports.MetricReport) -> None:
-        """Takes in a metric report. Raises Conflict for a run that another one has followed, Invalid, NotFound,
+        """Take in a metric report. Raises Conflict for a run that another one has followed, Invalid, NotFound,
         Forbidden."""
         bounds.check_tree(report.metrics, "The report")
         bounds.check_tree(report.batch_metrics, "The report's batch_metrics")
@@ -75,7 +75,7 @@ class SingleCalls:
             records.early_exit(orchestrator, trial, reason)
 
     def take_checkpoint(self, caller: Caller, new: NewCheckpoint) -> None:
-        """Takes in a finished checkpoint; reporting it again changes nothing. Raises Invalid, NotFound, Forbidden."""
+        """Take in a finished checkpoint; reporting it again changes nothing. Raises Invalid, NotFound, Forbidden."""
         key = user_files.check_id(self._settings, new.key)
         steps = new.metadata.get("steps_completed")
         if not isinstance(steps, int) or isinstance(steps, bool) or not 0 <= steps <= metric_reports.MAX_STEPS:
@@ -104,7 +104,7 @@ class SingleCalls:
             checkpoints.add_checkpoint(orchestrator, trial, row)
 
     def patch_checkpoint(self, caller: Caller, key: str, left: Mapping[str, int]) -> None:
-        """Takes in that a checkpoint's writer has removed files of it: `left` are the remaining ones."""
+        """Take in that a checkpoint's writer has removed files of it: `left` are the remaining ones."""
         wanted = _uuid(key)
         bounds.check_files(left)
         with self._store.transaction() as session:
@@ -128,8 +128,9 @@ class SingleCalls:
                 trial.latest_checkpoint = checkpoints.latest_checkpoint(orchestrator.session, trial.id)
 
     def prepare(self, caller: Caller, trial_id: int, storage: Mapping[str, Any] | None) -> int:
-        """The number of the storage that a run writes its checkpoints to; its experiment's where it names none. Raises
-        Invalid for files anywhere else: what is removed there later is what the experiment's configuration says."""
+        """Return the number of the storage that a run writes its checkpoints to; its experiment's where it names none.
+        Raises Invalid for files anywhere else: what is removed there later is what the experiment's configuration
+        says."""
         with self._reporting(caller, trial_id) as (orchestrator, _):
             config = _checked(orchestrator, StorageRef(storage) if storage else None)
             return declared_storage.number_of(orchestrator.session, config)
@@ -142,13 +143,13 @@ class SingleCalls:
         return trial.run_metadata or {}
 
     def set_metadata(self, caller: Caller, trial_id: int, metadata: Json) -> Json:
-        """Replaces what there is."""
+        """Replace what there is."""
         with self._reporting(caller, trial_id) as (_, trial):
             trial.run_metadata = metadata
             return metadata
 
     def take_logs(self, caller: Caller, entries: Sequence[LogEntry]) -> None:
-        """Takes in log lines; lines that are sent again count once. Raises NotFound, Forbidden."""
+        """Take in log lines; lines that are sent again count once. Raises NotFound, Forbidden."""
         by_task: dict[str, list[LogEntry]] = {}
         for entry in entries:
             by_task.setdefault(entry.task_id, []).append(entry)
@@ -237,14 +238,14 @@ def _check(caller: Caller, trial: Trial, experiment: Experiment, workspace_id: i
 
 
 def _check_owner(caller: Caller, trial: Trial, experiment: Experiment) -> None:
-    """Raises Forbidden for anybody but the owner: a trial's checkpoint is loaded as its owner, so roles do not
+    """Raise Forbidden for anybody but the owner: a trial's checkpoint is loaded as its owner, so roles do not
     suffice."""
     if caller.allocation_id is None and not caller.owns(experiment.owner_id):
         raise Forbidden(f"Trial {trial.id} belongs to somebody else, and so do its checkpoints.")
 
 
 def _allocation(session: Session, trial: Trial, allocation_id: str | None) -> str | None:
-    """The named attempt of this trial; programs that run elsewhere send their task's id instead."""
+    """Return the named attempt of this trial; programs that run elsewhere send their task's id instead."""
     if not allocation_id:
         return None
     found = session.get(Allocation, allocation_id)

@@ -33,8 +33,8 @@ class StreamBatch:
 
 
 def unseen(session: Session, allocation_id: str, piece: StreamBatch) -> tuple[Sequence[Json], int]:
-    """The new ones of the records, and how much of their stream, which is locked, is taken in with them. Nothing is new
-    when they leave a gap: the sender then returns to what is acknowledged."""
+    """Return the new ones of the records, and how much of their stream, which is locked, is taken in with them. Nothing
+    is new when they leave a gap: the sender then returns to what is acknowledged."""
     first, records = piece.first, piece.records
     if first < 1:
         raise Invalid(f"The first record's number must be at least 1, but is {first}.")
@@ -60,7 +60,7 @@ def begun(session: Session, pieces: Sequence[tuple[str, StreamBatch]]) -> set[tu
 
 
 def check_streams(session: Session, allocation_ids: Collection[str]) -> None:
-    """Raises Invalid where one of these attempts has more streams than it may have."""
+    """Raise Invalid where one of these attempts has more streams than it may have."""
     counts = select(func.count()).where(ReportStream.allocation_id.in_(allocation_ids))
     most = session.scalar(counts.group_by(ReportStream.allocation_id).order_by(func.count().desc()).limit(1)) or 0
     if excess := in_force().over("job_entries", most, "The reports of the attempt have {} streams"):

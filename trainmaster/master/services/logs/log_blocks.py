@@ -72,7 +72,7 @@ class LogBlocks:
             )
 
     def compact(self, task_id: str) -> bool:
-        """Puts a task's next lines into blocks. Returns whether there may be more. It blocks no other transaction."""
+        """Put a task's next lines into blocks. Returns whether there may be more. It blocks no other transaction."""
         p = log_progress.c
         counted = text("SELECT id FROM condensed_counted WHERE source = 'task_logs'")
         with self._store.transaction() as session:
@@ -92,13 +92,13 @@ class LogBlocks:
 
 
 def forget(session: Session, task_ids: Select[str] | Sequence[str]) -> None:
-    """Removes the blocks of tasks whose lines are being removed."""
+    """Remove the blocks of tasks whose lines are being removed."""
     for table in (log_progress, log_blocks):
         session.execute(delete(table).where(table.c.task_id.in_(task_ids)))
 
 
 def sweep(session: Session, task_ids: Sequence[str]) -> None:
-    """Removes the blocks of those of these tasks that have no lines any more after a removal."""
+    """Remove the blocks of those of these tasks that have no lines any more after a removal."""
     p = log_progress.c
     # Waits for a transaction that makes blocks of the same lines.
     session.execute(select(p.task_id).where(p.task_id.in_(task_ids)).order_by(p.task_id).with_for_update())
@@ -110,7 +110,7 @@ def sweep(session: Session, task_ids: Sequence[str]) -> None:
 
 
 def upto(session: Session, task_id: str) -> int:
-    """The id up to which a task's lines are in blocks."""
+    """Return the id up to which a task's lines are in blocks."""
     p = log_progress.c
     return session.scalar(select(p.upto).where(p.task_id == task_id)) or 0
 
@@ -126,8 +126,8 @@ class Span:
 def spans(
     session: Session, task_id: str, conditions: Sequence[ColumnElement[bool]], after: int, upto: int, newest_first: bool
 ) -> Iterator[Span]:
-    """The ranges of the blocks that meet `conditions`, of ids above `after` and up to `upto`. They are asked for a few
-    at a time, since usually the first ones are enough; adjacent blocks make one range."""
+    """Yield the ranges of the blocks that meet `conditions`, of ids above `after` and up to `upto`. They are asked for
+    a few at a time, since usually the first ones are enough; adjacent blocks make one range."""
     b = log_blocks.c
     low, high, most = after, upto, 4
     while low < high:
@@ -142,7 +142,7 @@ def spans(
 
 
 def _joined(spans: Sequence[Span]) -> Iterator[Span]:
-    """The same lines in as few ranges as there can be, in the same order."""
+    """Yield the same lines in as few ranges as there can be, in the same order."""
     joined: Span | None = None
     for span in spans:
         if joined is not None and joined.last == span.after:
@@ -158,7 +158,7 @@ def _joined(spans: Sequence[Span]) -> Iterator[Span]:
 
 
 def values(session: Session, task_id: str, names: Sequence[str]) -> dict[str, set[Any]]:
-    """The distinct values in each of these columns of a task's blocks."""
+    """Return the distinct values in each of these columns of a task's blocks."""
     query = select(*(log_blocks.c[name] for name in names)).where(log_blocks.c.task_id == task_id).distinct()
     found: dict[str, set[Any]] = {name: set() for name in names}
     for row in session.execute(query):

@@ -83,7 +83,7 @@ class LogFilter:
 
 
 def append(session: Session, task_id: str, allocation_id: str | None, lines: Iterable[NewLogLine]) -> None:
-    """Adds lines in the order given; followers of the task are woken at commit.
+    """Add lines in the order given; followers of the task are woken at commit.
 
     Call it last in a transaction. Appends to one task wait for each other until commit: ids must become visible in
     order, or a follower by id would miss the lines of the slower of two writers.
@@ -119,7 +119,7 @@ def _row(task_id: str, allocation_id: str | None, line: NewLogLine, arrived: dt.
 
 
 def _word(text: str | None) -> str | None:
-    """What is said of a line, cut where it is longer than a name."""
+    """Return what is said of a line, cut where it is longer than a name."""
     return None if text is None else _clean(str(text)[:LONGEST_WORD])
 
 
@@ -140,7 +140,7 @@ _LOCKS = select(func.pg_advisory_xact_lock(LOCK_CLASS, _ordered.c.key))
 
 
 def say(session: Session, task_id: str, text: str, level: str = "INFO", allocation_id: str | None = None) -> None:
-    """Writes a line of the master's own to a task's log."""
+    """Write a line of the master's own to a task's log."""
     append(session, task_id, allocation_id, [NewLogLine(text, level, source="master")])
 
 
@@ -155,7 +155,7 @@ class Notes:
         self.add(task_id, allocation_id, [NewLogLine(text, level, source="master")])
 
     def add(self, task_id: str, allocation_id: str | None, lines: Iterable[NewLogLine]) -> None:
-        """Adds other lines, to be written with them."""
+        """Add other lines, to be written with them."""
         self._lines += ((task_id, allocation_id, line) for line in lines)
 
     def write(self, session: Session) -> None:
@@ -165,13 +165,13 @@ class Notes:
 
 
 def stored(text: str) -> str:
-    """Encodes a text for the database, whose texts hold no NUL: a code point that Unicode reserves for programs'
+    """Encode a text for the database, whose texts hold no NUL: a code point that Unicode reserves for programs'
     own use replaces it. `shown` is the inverse."""
     return text.replace(_NUL, "\ufffd").replace("\0", _NUL)
 
 
 def shown(text: str) -> str:
-    """The original of a text from `stored`."""
+    """Return the original of a text from `stored`."""
     return text.replace(_NUL, "\0")
 
 
@@ -182,7 +182,7 @@ class LogStore:
         self._store = master.store
 
     def check(self, limits: Limits, where: LogFilter) -> None:
-        """Raises Invalid for a regular expression that is too long, that the database does not understand, or whose
+        """Raise Invalid for a regular expression that is too long, that the database does not understand, or whose
         search may take for ever: with back-references PostgreSQL tries all combinations."""
         if excess := limits.over("pattern", len(where.search_text), "The text that is searched for has {} characters"):
             raise Invalid(excess)
@@ -233,7 +233,7 @@ class LogStore:
         return [StoredLine(**{**row, "level": LEVELS[row["level"]], "log": shown(row["log"])}) for row in found]
 
     def fields(self, task_id: str) -> dict[str, list[Any]]:
-        """The values of each column that lines can be filtered by."""
+        """Return the values of each column that lines can be filtered by."""
         t = task_logs.c
         columns = {
             "allocation_ids": t.allocation_id,
@@ -274,7 +274,7 @@ _SAME = {"y": r"\b", "m": r"\b", "M": r"\b", "Y": r"\B", "Z": r"\z"}  # RE2's eq
 
 
 def conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
-    """The conditions on lines, and those on blocks that may hold such lines: none without a filter."""
+    """Return the conditions on lines, and those on blocks that may hold such lines: none without a filter."""
     t, b = task_logs.c, blocks.c
     of_lines: list[ColumnElement[bool]] = []
     of_blocks: list[ColumnElement[bool]] = []

@@ -36,7 +36,8 @@ class MetricLists:
         self._store = master.store
 
     def of_experiments(self, caller: Caller, ids: Sequence[int]) -> MetricNames:
-        """The metrics of these experiments. Raises NotFound, also for experiments that the caller may not see."""
+        """Return the metrics of these experiments. Raises NotFound, also for experiments that the caller may not
+        see."""
         query = (
             select(Experiment.id, Experiment.searcher_metric, Experiment.end_time, Project.workspace_id)
             .join(Project, Project.id == Experiment.project_id)
@@ -55,7 +56,7 @@ class MetricLists:
         return MetricNames(searcher, found, any(row.end_time is None for row in rows))
 
     def validation_history(self, experiment_id: int) -> list[Validation]:
-        """The searcher's metric in every validation of the experiment, in the order of time."""
+        """Return the searcher's metric in every validation of the experiment, in the order of time."""
         m = METRICS_OF["validation"].c
         with self._store.transaction() as session:
             metric = session.scalar(select(Experiment.searcher_metric).where(Experiment.id == experiment_id))

@@ -33,7 +33,7 @@ PROFILING = frozenset({"gpu", "cpu", "memory", "disk", "network"})
 
 
 def kind_of(group: str) -> str:
-    """The partition that a group's reports are kept in."""
+    """Return the partition that a group's reports are kept in."""
     if group in ("training", "validation"):
         return group
     return "profiling" if group in PROFILING else "generic"
@@ -58,7 +58,7 @@ class MetricReport:
         return "validation_metrics" if self.group == "validation" else "avg_metrics"
 
     def stored(self) -> Json:
-        """The JSON that is kept, and that metric streams return."""
+        """Return the JSON that is kept, and that metric streams return."""
         found: Json = {self.key: dict(self.metrics)}
         if self.batch_metrics:
             found["batch_metrics"] = list(self.batch_metrics)
@@ -66,7 +66,7 @@ class MetricReport:
 
 
 def number(value: Any) -> float | None:
-    """The value as a float, with the strings that stand for NaN and infinities; None when it is no number."""
+    """Return the value as a float, with the strings that stand for NaN and infinities; None when it is no number."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -98,7 +98,7 @@ def _stored_report(row: RowMapping) -> StoredReport:
 
 
 def stored_reports(session: Session, ids: Sequence[int], kinds: Sequence[str]) -> dict[int, StoredReport]:
-    """Reports of some kinds by id."""
+    """Report of some kinds by id."""
     if not ids:
         return {}
     query = select(metrics).where(

@@ -79,7 +79,7 @@ class MetricSeries:
         self._store = master.store
 
     def batches(self, experiment_id: int, metric: Named) -> tuple[list[int], bool]:
-        """The steps at which any trial of an experiment reported a metric; and whether there may be more. Raises
+        """Return the steps at which any trial of an experiment reported a metric; and whether there may be more. Raises
         NotFound."""
         m, value = _table(metric)
         with self._store.transaction() as session:
@@ -92,7 +92,7 @@ class MetricSeries:
     def sample(
         self, experiment_id: int, metric: Named, stretch: Stretch, most_trials: int
     ) -> tuple[list[TrialSeries], bool]:
-        """The best trials of an experiment with their series; and whether there may be more."""
+        """Return the best trials of an experiment with their series; and whether there may be more."""
         with self._store.transaction() as session:
             one_moment(session)
             experiment = _experiment(session, experiment_id)
@@ -157,7 +157,7 @@ def _experiment(session: Session, experiment_id: int) -> Experiment:
 
 
 def _table(metric: Named) -> tuple[Any, Any]:
-    """The partition of a metric, and its value in a row as a number or NULL."""
+    """Return the partition of a metric, and its value in a row as a number or NULL."""
     if not metric.name:
         raise Invalid("Name the metric, as metricName.")
     table = METRICS_OF[kind_of(metric.group)]
@@ -185,12 +185,12 @@ def blocks(
 
 
 def _series(session: Session, trial_ids: Sequence[int], metric: Named, stretch: Stretch) -> dict[int, list[Point]]:
-    """The downsampled series of each trial."""
+    """Return the downsampled series of each trial."""
     return {key: _points(pieces, stretch) for key, pieces in blocks(session, trial_ids, metric).items()}
 
 
 def _points(pieces: Sequence[ColumnBlock], stretch: Stretch) -> list[Point]:
-    """The points in the order of the steps, downsampled."""
+    """Return the points in the order of the steps, downsampled."""
     collected, values = array("q"), array("d")
     for piece in pieces:
         collected.extend(piece.steps)
@@ -216,7 +216,7 @@ def _points(pieces: Sequence[ColumnBlock], stretch: Stretch) -> list[Point]:
 def _latest(
     session: Session, trial_ids: Sequence[int], metric: Named, upto: Mapping[int, int], beside: str
 ) -> dict[int, ColumnBlock]:
-    """Reads the reports that are not compacted: those with ids above `upto` of their trial."""
+    """Read the reports that are not compacted: those with ids above `upto` of their trial."""
     table, value = _table(metric)
     m = table.c
     pairs = func.unnest(
@@ -238,8 +238,8 @@ def _latest(
 
 
 def thinned(values: Sequence[float], most: int) -> list[int]:
-    """The indices of at most `most` values: of each of half as many equal stretches, the first of its lowest and the
-    first of its highest."""
+    """Return the indices of at most `most` values: of each of half as many equal stretches, the first of its lowest and
+    the first of its highest."""
     if len(values) <= most:
         return list(range(len(values)))
     parts = max(most // 2, 1)

@@ -72,7 +72,7 @@ class SeriesColumns:
             )
 
     def compact(self, trial_id: int) -> bool:
-        """Stores the next range of a trial's reports as columns. Returns whether there may be more. When another
+        """Store the next range of a trial's reports as columns. Returns whether there may be more. When another
         transaction changed them meanwhile, it does nothing. Writers of new reports never wait for it; writers that
         change reports wait for the last few statements."""
         p = series_progress.c
@@ -117,7 +117,7 @@ class SeriesColumns:
 
 
 def forget(session: Session, trial_ids: Sequence[int]) -> None:
-    """Removes the columns of trials that are being removed. Their progress is removed first, so that compaction finds
+    """Remove the columns of trials that are being removed. Their progress is removed first, so that compaction finds
     none."""
     p = series_progress.c
     session.execute(select(p.trial_id).where(p.trial_id.in_(trial_ids)).order_by(p.trial_id).with_for_update())
@@ -164,7 +164,7 @@ class _Group:
 
 
 def _gather(rows: Iterable[Row[Any]]) -> tuple[dict[str, _Group], int]:
-    """Reports by group, and the id of the last one; 0 where there is none."""
+    """Report by group, and the id of the last one; 0 where there is none."""
     groups: dict[str, _Group] = {}
     last = 0
     for row in rows:
@@ -177,7 +177,7 @@ def _gather(rows: Iterable[Row[Any]]) -> tuple[dict[str, _Group], int]:
 
 
 def _narrow(steps: array[int]) -> array[int]:
-    """Steps in 32 bits where they fit: all but those that count tokens do."""
+    """Return steps in 32 bits where they fit: all but those that count tokens do."""
     return array("i", steps) if max(steps, default=0) < 2**31 else steps
 
 
@@ -209,14 +209,14 @@ class ColumnBlock:
 
 
 def upto(session: Session, trial_ids: Sequence[int]) -> dict[int, int]:
-    """The id up to which reports are kept as columns; trials without columns have no entry."""
+    """Return the id up to which reports are kept as columns; trials without columns have no entry."""
     p = series_progress.c
     query = select(p.trial_id, p.upto).where(p.trial_id.in_(trial_ids), p.upto > 0)
     return {row.trial_id: row.upto for row in session.execute(query)}
 
 
 def pieces(session: Session, trial_id: int, group: str, name: str, epoch: str) -> list[ColumnBlock]:
-    """The blocks of a metric, oldest first, with the metric `epoch` of the same reports."""
+    """Return the blocks of a metric, oldest first, with the metric `epoch` of the same reports."""
     s, v, e = series_steps.c, series_values.c, series_values.alias("epochs").c
     same = [(c.trial_id == s.trial_id) & (c.group == s.group) & (c.last_id == s.last_id) for c in (v, e)]
     query = (

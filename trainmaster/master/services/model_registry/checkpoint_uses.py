@@ -39,7 +39,7 @@ class CheckpointUses:
         self._registered_models = RegisteredModels(master)
 
     def note(self, source: CheckpointUse) -> None:
-        """Stores a use of a checkpoint; repeating it changes nothing. Raises Invalid, NotFound."""
+        """Store a use of a checkpoint; repeating it changes nothing. Raises Invalid, NotFound."""
         key = _uuid(source.checkpoint)
         with self._store.transaction() as session:
             if session.get(Trial, source.trial_id, with_for_update=True) is None:
@@ -67,7 +67,7 @@ class CheckpointUses:
     def metrics_of_checkpoint(
         self, checkpoint: str, kind: str | None, group: str | None
     ) -> Iterator[metric_reports.StoredReport]:
-        """The metrics that trials which use the checkpoint have reported."""
+        """Yield the metrics that trials which use the checkpoint have reported."""
         query = select(TrialSource.trial_id).where(TrialSource.checkpoint == _uuid(checkpoint))
         return self._metrics(query.where(TrialSource.kind == kind) if kind else query, group)
 

@@ -128,14 +128,14 @@ class RegisteredModels:
         return Page([views[key] for key in ids], window)
 
     def get(self, key: str) -> ModelView:
-        """Finds a model by name, or by id where `key` is a number. Raises NotFound."""
+        """Find a model by name, or by id where `key` is a number. Raises NotFound."""
         with self._store.transaction() as session:
             return _view(session, _find(session, key))
 
     def create(
         self, caller: Caller, words: Words, workspace_id: int | None = None, workspace_name: str | None = None
     ) -> ModelView:
-        """Creates a model. Raises Invalid for an invalid name, Conflict for one that is taken."""
+        """Create a model. Raises Invalid for an invalid name, Conflict for one that is taken."""
         with self._store.transaction() as session:
             home = _home(session, caller, workspace_id, workspace_name)
             bounds.check_count(session, "things", "You have {} models", Model.user_id == caller.user_id)
@@ -155,7 +155,7 @@ class RegisteredModels:
     def patch(
         self, caller: Caller, key: str, words: Words, workspace_id: int | None = None, workspace_name: str | None = None
     ) -> ModelView:
-        """Changes a model; a named workspace moves it there."""
+        """Change a model; a named workspace moves it there."""
         with self._store.transaction() as session:
             row = _changeable(session, caller, key)
             _refuse_archived(row)
@@ -188,7 +188,7 @@ class RegisteredModels:
             row.updated_at = now()
 
     def remove(self, caller: Caller, key: str) -> None:
-        """Deletes a model and its versions; the checkpoints stay."""
+        """Delete a model and its versions; the checkpoints stay."""
         with self._store.transaction() as session:
             row = _changeable(session, caller, key)
             if row.user_id != caller.user_id:
@@ -225,7 +225,7 @@ class RegisteredModels:
             return _version_view(session, model, _find_version(session, model.row, number))
 
     def register(self, caller: Caller, key: str, checkpoint: str, words: Words) -> VersionView:
-        """Registers a checkpoint as the next version. Colleagues' jobs load the newest: where those run as accounts of
+        """Register a checkpoint as the next version. Colleagues' jobs load the newest: where those run as accounts of
         their own, and no roles control who edits models, only the model's owner and administrators may do this.
 
         Raises Invalid, NotFound, Conflict, Forbidden."""
@@ -271,7 +271,7 @@ class RegisteredModels:
             return _version_view(session, _view(session, model), row)
 
     def remove_version(self, caller: Caller, key: str, number: int) -> None:
-        """Deletes a version. Its checkpoint stays, but is no longer protected from removal."""
+        """Delete a version. Its checkpoint stays, but is no longer protected from removal."""
         with self._store.transaction() as session:
             model = _changeable(session, caller, key, owner=False)
             row = _find_version(session, model, number)
@@ -302,7 +302,7 @@ def _find_version(session: Session, model: Model, number: int) -> ModelVersion:
 
 
 def _changeable(session: Session, caller: Caller, key: str, *, owner: bool = True) -> Model:
-    """Loads a model under its row lock; with `owner` only for its owner."""
+    """Load a model under its row lock; with `owner` only for its owner."""
     row = _find(session, key, lock=True)
     if owner:
         caller.require_owner(f"The model {row.name!r}", row.user_id)

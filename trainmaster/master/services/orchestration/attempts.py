@@ -34,7 +34,7 @@ def ask_for(
     checkpoints_before: int = 0,
     ready: bool | None = None,
 ) -> Allocation:
-    """Creates an attempt, which the controller submits to the scheduler. `delay`: seconds to wait first."""
+    """Create an attempt, which the controller submits to the scheduler. `delay`: seconds to wait first."""
     allocation = Allocation(
         id=f"{task_id}.{attempt}",
         task_id=task_id,
@@ -58,7 +58,7 @@ def ask_for(
 
 
 def keep_workspace(session: Session, experiments: ColumnElement[bool], workspace: Workspace) -> None:
-    """Stores the workspace in the attempts of experiments that are about to be moved out of it: reports of usage name
+    """Store the workspace in the attempts of experiments that are about to be moved out of it: reports of usage name
     the one in which a job ran. `experiments`: a condition on Experiment."""
     trials = select(Trial.id).join(Experiment, Experiment.id == Trial.experiment_id).where(experiments)
     session.execute(
@@ -81,7 +81,7 @@ def ask_to_leave(session: Session, allocation: Allocation, reason: str, timeout:
 
 
 def condemn(session: Session, allocation: Allocation, reason: str) -> bool:
-    """Requests the end of an attempt. True when no scheduler has its job: it can be closed at once."""
+    """Request the end of an attempt. True when no scheduler has its job: it can be closed at once."""
     if allocation.kill_at is None:
         allocation.kill_at = now()
         allocation.preempt_reason = allocation.preempt_reason or reason
@@ -93,14 +93,14 @@ def condemn(session: Session, allocation: Allocation, reason: str) -> bool:
 
 
 def log_end(notes: log_store.Notes, allocation: Allocation, outcome: OutcomeKind, text: str) -> None:
-    """Writes the last line of an attempt to its task's log: call it after all others."""
+    """Write the last line of an attempt to its task's log: call it after all others."""
     line = last_line(outcome, text, allocation.exit_code, ran=allocation.lease_job is not None)
     if line is not None:
         notes.say(allocation.task_id, line[1], line[0], allocation.id)
 
 
 def close(session: Session, allocation: Allocation, outcome: OutcomeKind, text: str) -> None:
-    """It has ended."""
+    """Note that an attempt has ended."""
     allocation.state = AllocationState.TERMINATED.value
     allocation.ended_at = now()
     allocation.outcome = outcome.value

@@ -8,7 +8,7 @@ from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
 
 
 def in_words(decision: trials.Decision | experiments.Decision) -> str:
-    """The sentence for a decision, without a full stop; a reason follows a colon."""
+    """Return the sentence for a decision, without a full stop; a reason follows a colon."""
     match decision:
         case Allocate(attempt, delay):
             return f"attempt {attempt} is to start" + (f" in {delay} s" if delay else "")

@@ -83,7 +83,7 @@ class ExperimentOrchestrator:
         self._act(actions)
 
     def start_search(self) -> list[Action]:
-        """Replaces the search by one that starts with the experiment's seed, and returns its first actions. Raises
+        """Replace the search by one that starts with the experiment's seed, and return its first actions. Raises
         SearchError."""
         config = self.row.config
         search, actions = Search.start(config.searcher.section, config.hyperparameters, self.row.seed)
@@ -91,7 +91,7 @@ class ExperimentOrchestrator:
         return actions
 
     def experiment_event(self, event: experiments.Event) -> None:
-        """Applies an event. Raises Conflict when the state does not allow a user's command."""
+        """Apply an event. Raises Conflict when the state does not allow a user's command."""
         row = self.row
         if row.unmanaged and isinstance(event, experiments.Pause | experiments.Activate):
             raise Conflict(f"Experiment {row.id} runs outside of this master: start and stop it there.")
@@ -129,7 +129,7 @@ class ExperimentOrchestrator:
                     wake(self.session, "janitor")
 
     def tell_trials(self) -> None:
-        """Gives live trials that lag behind the experiment's state what it asks of them: `TOLD_AT_ONCE` of them, so
+        """Give live trials that lag behind the experiment's state what it asks of them: `TOLD_AT_ONCE` of them, so
         that others can lock the experiment in between. While there are more, `tell_due` stays set for the loop that
         comes back for them."""
         untold = experiments.untold(State(self.row.state))
@@ -159,7 +159,7 @@ class ExperimentOrchestrator:
             self._follow(trial, step)
 
     def validated(self, trial: Trial, metrics: dict[str, Any], steps: int) -> None:
-        """Gives a new validation report to the searcher."""
+        """Give a new validation report to the searcher."""
         if not self.row.unmanaged:
             self._act(self.search.validation(trial.request_id, metrics, steps))
 
@@ -198,7 +198,7 @@ class ExperimentOrchestrator:
         )
 
     def allocation_ended(self, allocation: Allocation, event: trials.AllocationEnded) -> None:
-        """Closes `allocation`; its trial decides what follows."""
+        """Close `allocation`; its trial decides what follows."""
         attempts.close(self.session, allocation, event.outcome, event.text)
         trial = self.session.get(Trial, allocation.trial_id)
         if trial is not None:
@@ -242,7 +242,7 @@ class ExperimentOrchestrator:
         self._pending.append(work)
 
     def _step(self, trial: Trial, event: trials.Event) -> _Step | None:
-        """Stores what `event` changes for a trial; None when it changes nothing."""
+        """Store what `event` changes for a trial; None when it changes nothing."""
         before = trials.Trial(
             state=State(trial.state),
             max_restarts=self.row.config.max_restarts,
@@ -267,7 +267,7 @@ class ExperimentOrchestrator:
             self._carry_out(trial, decision)
 
     def _find_allocations(self, some: Sequence[Trial]) -> None:
-        """Looks for the live allocations of trials, and locks them in order, so that none is looked for alone."""
+        """Look for the live allocations of trials, and lock them in order, so that none is looked for alone."""
         mine = Allocation.trial_id == any_(literal([trial.id for trial in some], ARRAY(Integer)))
         query = select(Allocation).where(mine, Allocation.ended_at.is_(None)).order_by(Allocation.id).with_for_update()
         self._latest |= dict.fromkeys((trial.id for trial in some), None)
@@ -298,7 +298,7 @@ class ExperimentOrchestrator:
                     self._later(partial(self.experiment_event, done))
 
     def _create(self) -> None:
-        """Creates the trials that the search requests and that do not exist yet."""
+        """Create the trials that the search requests and that do not exist yet."""
         while self._wanted:
             wanted, self._wanted = self._wanted, []
             if State(self.row.state) not in (State.ACTIVE, State.PAUSED):
@@ -308,7 +308,7 @@ class ExperimentOrchestrator:
             self._make(wanted)
 
     def _not_there(self, wanted: list[Create]) -> list[Create]:
-        """The new ones of these. Of the others, the completed ones stay so, and the rest continue."""
+        """Return the new ones of these. Of the others, the completed ones stay so, and the rest continue."""
         ids = [action.request_id for action in wanted]
         query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id.in_(ids)).order_by(Trial.id)
         known = {trial.request_id: trial for trial in self.session.scalars(query.with_for_update(key_share=True))}
@@ -323,7 +323,7 @@ class ExperimentOrchestrator:
         return [action for action in wanted if action.request_id not in known]
 
     def reopen(self, trial: Trial) -> None:
-        """Puts an ended trial into the state PAUSED, with a new task."""
+        """Put an ended trial into the state PAUSED, with a new task."""
         task_id = f"{[*trial.earlier_tasks, trial.task_id][0]}-{len(trial.earlier_tasks) + 1}"
         self.session.add(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id))
         self.session.flush()
@@ -340,7 +340,7 @@ class ExperimentOrchestrator:
         self._act(self.start_search())
 
     def _make(self, wanted: Sequence[Create]) -> None:
-        """Creates trials, with a handful of statements for all."""
+        """Create trials, with a handful of statements for all."""
         if not wanted:
             return
         made = [(action, f"{self.row.id}.{action.request_id}") for action in wanted]
@@ -441,7 +441,7 @@ class ExperimentLock:
 
     @contextmanager
     def hold(self, experiment_id: int) -> Iterator[ExperimentOrchestrator]:
-        """A transaction on one experiment. Raises NotFound."""
+        """Yield a transaction on one experiment. Raises NotFound."""
         with (
             self._store.transaction() as session,
             locked_experiment_in(session, self._settings, experiment_id) as orchestrator,
@@ -451,7 +451,7 @@ class ExperimentLock:
 
 @contextmanager
 def locked_experiment_in(session: Session, settings: Settings, experiment_id: int) -> Iterator[ExperimentOrchestrator]:
-    """The same inside a transaction that is already open and holds no other lock yet."""
+    """Yield the same inside a transaction that is already open and holds no other lock yet."""
     query = select(Experiment).where(Experiment.id == experiment_id)
     row = session.scalar(query.with_for_update().execution_options(populate_existing=True))
     if row is None:

@@ -15,7 +15,7 @@ _FAULTS = (OutcomeKind.FAILED.value, OutcomeKind.REJECTED.value)
 
 
 def reason_of(session: Session, row: Experiment) -> str:
-    """The reason of an experiment whose search ends because its trials failed."""
+    """Return the reason of an experiment whose search ends because its trials failed."""
     session.flush()
     query = select(Trial.id, Trial.reason).where(Trial.experiment_id == row.id, Trial.state == State.ERROR.value)
     found = session.execute(query.order_by(Trial.id).limit(MOST))

@@ -40,14 +40,14 @@ class LiveSearches:
         self._trials = 0
 
     def take(self, experiment_id: int) -> LiveSearch | None:
-        """Removes a search and returns it, for a change that `put` completes; one that fails leaves nothing here."""
+        """Remove a search and return it, for a change that `put` completes; one that fails leaves nothing here."""
         with self._lock:
             live, trials = self._held.pop(experiment_id, (None, 0))
             self._trials -= trials
             return live
 
     def put(self, experiment_id: int, live: LiveSearch) -> None:
-        """Holds a search, at the expense of those that were used longest ago; the largest may be held alone."""
+        """Hold a search, at the expense of those that were used longest ago; the largest may be held alone."""
         self.take(experiment_id)
         with self._lock:
             trials = live.search.trials + OF_EACH

@@ -21,7 +21,7 @@ FEWEST_EVENTS = 500  # between two snapshots, beside one for every second trial
 
 
 def load(session: Session, row: Experiment) -> LiveSearch:
-    """The search as it is in the database, for this transaction alone. Raises SearchError."""
+    """Return the search as it is in the database, for this transaction alone. Raises SearchError."""
     live = live_searches(session).take(row.id)
     if live is None or not _caught_up(session, row, live):
         live = _rebuilt(session, row)
@@ -29,13 +29,13 @@ def load(session: Session, row: Experiment) -> LiveSearch:
 
 
 def read(session: Session, row: Experiment) -> Search:
-    """The search as it was at one moment, for readers: nothing is locked or taken from those who change it. The
+    """Return the search as it was at one moment, for readers: nothing is locked or taken from those who change it. The
     transaction must see one snapshot of the database. Raises SearchError."""
     return _rebuilt(session, row).search
 
 
 def store(session: Session, row: Experiment, live: LiveSearch) -> None:
-    """Stores what has changed a search, or all of one that is new, and holds it for the next transaction."""
+    """Store what has changed a search, or all of one that is new, and hold it for the next transaction."""
     fresh = live.search.take_events()
     live.events += len(fresh)
     if live.version is None or (fresh and live.events > FEWEST_EVENTS + live.search.trials // 2):
@@ -56,7 +56,7 @@ _FIELDS = (_e.kind, _e.trial, _e.value, _e.time, _e.complaint, _e.actions)
 
 
 def _append(session: Session, experiment_id: int, fresh: Sequence[SearchEvent]) -> int:
-    """Returns the id of the last one."""
+    """Return the id of the last one."""
     rows = [{"experiment_id": experiment_id, **event._asdict()} for event in fresh]
     ids = session.connection().execute(insert(search_events).returning(_e.id, sort_by_parameter_order=True), rows)
     return max(int(number) for number in ids.scalars())
@@ -86,7 +86,7 @@ def _rebuilt(session: Session, row: Experiment) -> LiveSearch:
 
 
 def _events(session: Session, experiment_id: int, version: int) -> list[tuple[int, SearchEvent]]:
-    """The stored events from a version on, with their ids; a snapshot's version is that of no event."""
+    """Return the stored events from a version on, with their ids; a snapshot's version is that of no event."""
     query = select(_e.id, *_FIELDS).where(_e.experiment_id == experiment_id, _e.id >= version).order_by(_e.id)
     return [(row[0], SearchEvent._make(row[1:])) for row in session.connection().execute(query)]
 

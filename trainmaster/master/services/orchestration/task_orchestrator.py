@@ -41,7 +41,7 @@ class TaskOrchestrator:
         self._notes.say(self.row.task_id, text, level)
 
     def event(self, event: machine.Event) -> None:
-        """Applies an event. Raises Conflict when the state does not allow a user's command."""
+        """Apply an event. Raises Conflict when the state does not allow a user's command."""
         row = self.row
         live = self._live_allocation()
         before = machine.Task(
@@ -60,7 +60,7 @@ class TaskOrchestrator:
             self._carry_out(decision, live)
 
     def attempt_ended(self, allocation: Allocation, outcome: Outcome) -> None:
-        """Closes an attempt; its task decides what follows."""
+        """Close an attempt; its task decides what follows."""
         if outcome.exit_code is not None:
             allocation.exit_code = outcome.exit_code
         text = outcome.text

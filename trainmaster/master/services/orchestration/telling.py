@@ -20,7 +20,7 @@ class Propagation:
         self._experiment_lock = ExperimentLock(master)
 
     def tell_trials(self, retries: Retries) -> None:
-        """Takes one step for each experiment whose trials lag behind; one that has more of them wakes `TELLING`."""
+        """Take one step for each experiment whose trials lag behind; one that has more of them wakes `TELLING`."""
         with self._store.autocommit() as session:
             due = list(session.scalars(select(Experiment.id).where(Experiment.tell_due).order_by(Experiment.id)))
         retries.each("telling the trials of experiment", due, lambda number: self._tell(number))

@@ -17,7 +17,7 @@ def live_in(session: Session, workspace_id: int) -> list[str]:
 
 
 def forget(session: Session, workspace_id: int) -> None:
-    """Removes the tasks of a workspace, all of which must have ended, with their logs."""
+    """Remove the tasks of a workspace, all of which must have ended, with their logs."""
     mine = select(Standalone.task_id).where(Standalone.workspace_id == workspace_id)
     log_blocks.forget(session, mine)
     session.execute(delete(task_logs).where(task_logs.c.task_id.in_(mine)))

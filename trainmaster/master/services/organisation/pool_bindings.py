@@ -25,7 +25,7 @@ class PoolBindings:
         self._clusters = master.clusters
 
     def of_pool(self, pool: str, offset: int, limit: int) -> Page[int]:
-        """The workspaces that a pool is bound to."""
+        """Return the workspaces that a pool is bound to."""
         self._known(pool)
         with self._store.transaction() as session:
             query = select(PoolBinding.workspace_id).where(PoolBinding.pool == pool).order_by(PoolBinding.workspace_id)
@@ -34,7 +34,7 @@ class PoolBindings:
         return Page(found[window.start : window.end], window)
 
     def of_workspace(self, workspace_id: int, offset: int, limit: int) -> Page[str]:
-        """The pools that the experiments of a workspace may use."""
+        """Return the pools that the experiments of a workspace may use."""
         with self._store.transaction() as session:
             if session.get(Workspace, workspace_id) is None:
                 raise NotFound(f"There is no workspace {workspace_id}.")
@@ -44,7 +44,7 @@ class PoolBindings:
         return Page(found[window.start : window.end], window)
 
     def bound(self) -> frozenset[str]:
-        """The pools that are bound to any workspace."""
+        """Return the pools that are bound to any workspace."""
         with self._store.transaction() as session:
             return frozenset(session.scalars(select(PoolBinding.pool)))
 
@@ -86,7 +86,7 @@ class PoolBindings:
 
 
 def refuse_closed(session: Session, pool: str, workspace_id: int) -> None:
-    """Raises Invalid when the pool is bound to other workspaces only."""
+    """Raise Invalid when the pool is bound to other workspaces only."""
     if not _open(session, pool, workspace_id):
         raise Invalid(f"The resource pool {pool} is kept for other workspaces; `det workspace list-pools` shows yours.")
 

@@ -167,7 +167,7 @@ class Projects:
             row.archived = archived
 
     def remove(self, caller: Caller, project_id: int) -> bool:
-        """Deletes a project with its experiments. True when that is done; False while the controller is still removing
+        """Delete a project with its experiments. True when that is done; False while the controller is still removing
         them."""
         with self._store.transaction() as session:
             row = changeable(session, caller, project_id)
@@ -201,7 +201,7 @@ class Projects:
 
 
 def _check_takes_projects(workspace: Workspace) -> None:
-    """Raises Invalid."""
+    """Raise Invalid."""
     if workspace.immutable:
         raise Invalid(f"The workspace {workspace.name!r} is immutable: it takes no further projects.")
     if workspace.archived:
@@ -209,7 +209,7 @@ def _check_takes_projects(workspace: Workspace) -> None:
 
 
 def changeable(session: Session, caller: Caller, project_id: int) -> Project:
-    """Loads the row under its lock. Raises NotFound, Forbidden, Invalid."""
+    """Load the row under its lock. Raises NotFound, Forbidden, Invalid."""
     row = session.get(Project, project_id, with_for_update=True)
     if row is None:
         raise NotFound(f"There is no project {project_id}.")
@@ -221,7 +221,7 @@ def changeable(session: Session, caller: Caller, project_id: int) -> Project:
 
 
 def open_for(session: Session, caller: Caller, project_id: int) -> Project:
-    """A project that may take experiments of the caller. Raises NotFound, Forbidden, Invalid."""
+    """Return a project that may take experiments of the caller. Raises NotFound, Forbidden, Invalid."""
     row = session.get(Project, project_id)
     if row is None:
         raise NotFound(f"There is no project {project_id}.")
@@ -257,7 +257,7 @@ def _free_key(session: Session, key: str, mine: int | None) -> str:
 
 
 def _made_key(session: Session, name: str) -> str:
-    """A free key: three letters of the name, else with a number, else a number alone."""
+    """Return a free key: three letters of the name, else with a number, else a number alone."""
     prefix = re.sub(r"[^A-Z0-9]", "", name.upper().encode("ascii", "ignore").decode())[:3] or "P"
     taken = set(session.scalars(select(func.upper(Project.key)).where(func.upper(Project.key).startswith(prefix))))
     endings = ["", *map(str, range(2, 10 ** (5 - len(prefix))))]

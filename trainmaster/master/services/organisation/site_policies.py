@@ -36,13 +36,13 @@ class SitePolicies:
         self._store = master.store
 
     def get(self, workload: str, workspace_id: int | None) -> Json:
-        """The policies as they were put; empty when nothing is set. Raises NotFound for an unknown workspace."""
+        """Return the policies as they were put; empty when nothing is set. Raises NotFound for an unknown workspace."""
         with self._store.transaction() as session:
             _workspace(session, workspace_id)
             return _shown(session.scalar(_of(_known(workload), workspace_id)))
 
     def put(self, caller: Caller, workload: str, workspace_id: int | None, text: str) -> Json:
-        """Replaces the policies. Raises Invalid with everything that is wrong, NotFound."""
+        """Replace the policies. Raises Invalid with everything that is wrong, NotFound."""
         workload = _known(workload)
         try:
             policy = policies.parse_policy(text, experiments=workload == EXPERIMENT)
@@ -75,7 +75,7 @@ class SitePolicies:
                 session.delete(row)
 
     def set_message(self, text: str, start: dt.datetime, end: dt.datetime | None) -> None:
-        """Raises Invalid."""
+        """Raise Invalid."""
         if not text.strip() or len(text) > LONGEST_MESSAGE:
             raise Invalid(f"A message for everybody has 1 to {LONGEST_MESSAGE} characters, not {len(text)}.")
         if end is not None and (end <= start or end <= now()):
@@ -90,7 +90,7 @@ class SitePolicies:
                 session.delete(row)
 
     def message(self, *, shown: bool = False) -> Message | None:
-        """The message that is set and has not expired; `shown`: only once it has begun."""
+        """Return the message that is set and has not expired; `shown`: only once it has begun."""
         with self._store.transaction() as session:
             row = session.get(ClusterMessage, 1)
         if row is None or (row.end_time is not None and row.end_time <= now()) or (shown and row.start_time > now()):
@@ -99,7 +99,7 @@ class SitePolicies:
 
 
 def of_workspace(session: Session, workspace_id: int, workload: str = EXPERIMENT) -> list[Policy]:
-    """The policies for experiments (or standalone tasks: NTSC) in a workspace, the most important first."""
+    """Return the policies for experiments (or standalone tasks: NTSC) in a workspace, the most important first."""
     c = ConfigPolicy
     query = select(c, Workspace.name).outerjoin(Workspace, Workspace.id == c.workspace_id)
     mine = query.where(c.workload == workload, or_(c.workspace_id.is_(None), c.workspace_id == workspace_id))
@@ -110,7 +110,7 @@ def of_workspace(session: Session, workspace_id: int, workload: str = EXPERIMENT
 
 
 def govern(config: C, found: list[Policy]) -> C:
-    """Applies the policies' invariants to a configuration. Raises Invalid, with the policy's origin."""
+    """Apply the policies' invariants to a configuration. Raises Invalid, with the policy's origin."""
     if not found:
         return config
     try:
@@ -120,7 +120,7 @@ def govern(config: C, found: list[Policy]) -> C:
 
 
 def refuse(session: Session, workspace_id: int, config: Mapping[str, Any], workload: str = EXPERIMENT) -> None:
-    """Checks a change of an existing entity against the policies. Raises Invalid."""
+    """Check a change of an existing entity against the policies. Raises Invalid."""
     if found := policies.refusals(config, of_workspace(session, workspace_id, workload)):
         raise Invalid(" ".join(f"{word}." for word in found))
 

@@ -73,14 +73,14 @@ class Templates:
             return find(session, name)
 
     def create(self, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
-        """Creates a template. Raises Conflict when the name is taken, Invalid for an invalid configuration."""
+        """Create a template. Raises Conflict when the name is taken, Invalid for an invalid configuration."""
         with self._store.transaction() as session:
             if session.get(Template, name) is not None:
                 raise AlreadyExists(f"The template {name!r} already exists.")
             return _add(session, caller, name, config, workspace_id)
 
     def put(self, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
-        """Creates or changes a template."""
+        """Create or changes a template."""
         with self._store.transaction() as session:
             row = session.get(Template, name, with_for_update=True)
             if row is None:
@@ -110,7 +110,7 @@ class Templates:
 
     # -- inside -------------------------------------------------------------------------------------------------------
     def _mine(self, session: Session, caller: Caller, name: str) -> Template:
-        """Loads a template that the caller may change, under its lock. Raises NotFound, Forbidden."""
+        """Load a template that the caller may change, under its lock. Raises NotFound, Forbidden."""
         row = find(session, name, lock=True)
         self._check_owner(caller, row)
         return row
@@ -127,7 +127,7 @@ class Templates:
 
 
 def find(session: Session, name: str, *, lock: bool = False) -> Template:
-    """Raises NotFound."""
+    """Raise NotFound."""
     row = session.get(Template, name, with_for_update=lock)
     if row is None:
         raise NotFound(ABSENT.format(name))
@@ -135,13 +135,14 @@ def find(session: Session, name: str, *, lock: bool = False) -> Template:
 
 
 def for_experiments(row: Template) -> dict[str, Any]:
-    """A template as a part of an experiment's configuration. Raises Invalid for keys that are not allowed there."""
+    """Return a template as a part of an experiment's configuration. Raises Invalid for keys that are not allowed
+    there."""
     return _fitting(row, row.config, ExperimentConfig, TaskConfig)
 
 
 def for_tasks(row: Template) -> dict[str, Any]:
-    """A template as a part of a task's configuration. Slots and pool come from the request alone, as in Determined.
-    Raises Invalid."""
+    """Return a template as a part of a task's configuration. Slots and pool come from the request alone, as in
+    Determined. Raises Invalid."""
     part = dict(row.config)
     resources = part.get(StoredTask.RESOURCES)
     if isinstance(resources, Mapping):
@@ -179,7 +180,7 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fitting(row: Template, config: Mapping[str, Any], model: type[Section], others: type[Section]) -> dict[str, Any]:
-    """The keys of a template that `model` has; keys that only `others` has are left out. Raises Invalid."""
+    """Return the keys of a template that `model` has; keys that only `others` has are left out. Raises Invalid."""
     theirs = {*others.model_fields, *others.ignored} - {*model.model_fields}
     known = {key: value for key, value in config.items() if key not in theirs}
     document = Document(f"template {row.name}", known)

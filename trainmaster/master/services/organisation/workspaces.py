@@ -115,7 +115,7 @@ class Workspaces:
             return _view(session, caller, workspace_id)
 
     def create(self, caller: Caller, change: WorkspaceChange) -> WorkspaceView:
-        """Creates a workspace. With roles, its creator gets the role that the site configures for this. Raises Conflict
+        """Create a workspace. With roles, its creator gets the role that the site configures for this. Raises Conflict
         for a name that is taken."""
         with self._store.transaction() as session:
             if change.account is not None:
@@ -152,7 +152,7 @@ class Workspaces:
             return _view(session, caller, workspace_id)
 
     def set_archived(self, caller: Caller, workspace_id: int, archived: bool) -> None:
-        """Archives or unarchives a workspace with all its projects."""
+        """Archive or unarchive a workspace with all its projects."""
         with self._store.transaction() as session:
             row = _changeable(session, caller, workspace_id)
             row.archived = archived
@@ -170,7 +170,7 @@ class Workspaces:
                 session.add(WorkspacePin(user_id=caller.user_id, workspace_id=workspace_id))
 
     def remove(self, caller: Caller, workspace_id: int) -> bool:
-        """Deletes a workspace with its contents; its tasks are killed first. True when that is done; False while the
+        """Delete a workspace with its contents; its tasks are killed first. True when that is done; False while the
         controller is still removing it. Raises Conflict while an experiment is active or paused."""
         with self._store.transaction() as session:
             row = _changeable(session, caller, workspace_id)
@@ -201,7 +201,7 @@ class Workspaces:
 
 
 def begin_removal(session: Session, projects: Sequence[int]) -> bool:
-    """Marks the projects and their experiments for deletion. False when there is no experiment: nothing was marked.
+    """Mark the projects and their experiments for deletion. False when there is no experiment: nothing was marked.
     Those that are ending, as killed ones whose jobs still run, are marked by `mark_ended` once they have ended.
 
     Raises Conflict while an experiment is active or paused.
@@ -221,14 +221,14 @@ def begin_removal(session: Session, projects: Sequence[int]) -> bool:
 
 
 def mark_ended(experiments: Sequence[Experiment]) -> None:
-    """Marks those of the experiments for deletion that have ended, or whose deletion failed before."""
+    """Mark those of the experiments for deletion that have ended, or whose deletion failed before."""
     for row in experiments:
         if not State(row.state).stopping:
             row.state, row.reason = State.DELETING.value, ""
 
 
 def refuse_registered(session: Session, experiments: Sequence[int]) -> None:
-    """Raises Conflict when a version of a model is a checkpoint of one of these experiments."""
+    """Raise Conflict when a version of a model is a checkpoint of one of these experiments."""
     query = (
         select(Model.name, ModelVersion.version)
         .join(ModelVersion, ModelVersion.model_id == Model.id)
@@ -242,7 +242,7 @@ def refuse_registered(session: Session, experiments: Sequence[int]) -> None:
 
 
 def locked(session: Session, workspace_id: int) -> Workspace:
-    """Loads the row under its lock. Raises NotFound."""
+    """Load the row under its lock. Raises NotFound."""
     row = session.get(Workspace, workspace_id, with_for_update=True)
     if row is None:
         raise NotFound(f"There is no workspace {workspace_id}.")
@@ -250,7 +250,7 @@ def locked(session: Session, workspace_id: int) -> Workspace:
 
 
 def check_listable(session: Session, caller: Caller, workspace_id: int) -> None:
-    """Raises NotFound, with the same sentence, for a workspace that is not there, is being deleted, or that the caller
+    """Raise NotFound, with the same sentence, for a workspace that is not there, is being deleted, or that the caller
     may not see."""
     row = session.get(Workspace, workspace_id)
     if row is None or row.state == "DELETING" or not caller.sees(workspace_id):
@@ -268,7 +268,7 @@ def by_name(session: Session, name: str) -> Workspace:
 
 
 def _changeable(session: Session, caller: Caller, workspace_id: int) -> Workspace:
-    """Loads the row under its lock. Raises NotFound, Forbidden, Invalid."""
+    """Load the row under its lock. Raises NotFound, Forbidden, Invalid."""
     row = locked(session, workspace_id)
     caller.require_owner(f"The workspace {row.name!r}", row.user_id)
     _refuse_immutable(row)

@@ -55,7 +55,7 @@ class CheckpointArchives:
         self._trials = Trials(master)
 
     def open_folder(self, key: str) -> CheckpointFolder:
-        """Opens the folder of a checkpoint.
+        """Open the folder of a checkpoint.
 
         Raises NotFound, Conflict when its files were deleted, Unavailable when this master does not see them, Forbidden
         when it may not read them.
@@ -81,7 +81,8 @@ class CheckpointArchives:
 
 
 def archive(folder: CheckpointFolder, form: Form) -> Iterator[bytes]:
-    """The archive, piece by piece. A file that cannot be read ends it early, which the reader of the archive sees."""
+    """Yield the archive, piece by piece. A file that cannot be read ends it early, which the reader of the archive
+    sees."""
     read, write = os.pipe()
     writer = threading.Thread(target=_write, args=(folder, form, write), name="checkpoint-archive", daemon=True)
     writer.start()

@@ -61,7 +61,7 @@ class CheckpointPolicies:
         self._store = master.store
 
     def running(self, workspaces: frozenset[int] | None) -> list[Collection]:
-        """The removals of checkpoints that are due or under way; in these workspaces, or in all."""
+        """Return the removals of checkpoints that are due or under way; in these workspaces, or in all."""
         requested = (
             select(Checkpoint.experiment_id, func.min(CheckpointRemoval.asked_at).label("since"))
             .join(CheckpointRemoval, CheckpointRemoval.checkpoint == Checkpoint.uuid)
@@ -80,7 +80,7 @@ class CheckpointPolicies:
             return [Collection(*row) for row in session.execute(query)]
 
     def preview(self, experiment_id: int, policy: KeepPolicy) -> tuple[str, list[Checkpoint]]:
-        """The searcher's metric, and the checkpoints that `policy` would remove."""
+        """Return the searcher's metric, and the checkpoints that `policy` would remove."""
         with self._store.transaction() as session:
             row = session.get(Experiment, experiment_id)
             if row is None:
@@ -88,7 +88,7 @@ class CheckpointPolicies:
             return row.searcher_metric, _doomed(session, row, policy)
 
     def collect(self, retries: Retries) -> None:
-        """Removes the checkpoints that the policies of ended experiments do not keep."""
+        """Remove the checkpoints that the policies of ended experiments do not keep."""
         with self._store.transaction() as session:
             due = list(session.scalars(select(Experiment.id).where(Experiment.gc_due).order_by(Experiment.id)))
         retries.each("the checkpoint policy of experiment", due, lambda number: self._collect(number))
@@ -105,7 +105,7 @@ class CheckpointPolicies:
 
 
 def superfluous(checkpoints: Iterable[Checkpoint], policy: KeepPolicy, smaller_is_better: bool) -> list[Checkpoint]:
-    """The checkpoints that the policy does not keep."""
+    """Return the checkpoints that the policy does not keep."""
     everyone = list(checkpoints)
     by_trial: dict[int | None, list[Checkpoint]] = defaultdict(list)
     for one in everyone:

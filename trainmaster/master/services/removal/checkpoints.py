@@ -49,7 +49,7 @@ class Checkpoints:
             row.ckpt_metadata = dict(metadata)
 
     def remove(self, caller: Caller, keys: Sequence[str], globs: Sequence[str] = (EVERYTHING,)) -> None:
-        """Requests the removal of the files of checkpoints that match `globs`.
+        """Request the removal of the files of checkpoints that match `globs`.
 
         Raises Invalid, NotFound, Forbidden, and Conflict for a checkpoint that is still needed.
         """
@@ -87,7 +87,7 @@ class Checkpoints:
         )
 
     def _carry_out(self, number: int) -> None:
-        """Raises trees.Unfinished, OSError, DispatcherError."""
+        """Raise trees.Unfinished, OSError, DispatcherError."""
         with self._store.transaction() as session:
             asked = session.get(CheckpointRemoval, number)
             row = session.get(Checkpoint, asked.checkpoint) if asked else None
@@ -118,7 +118,7 @@ class Checkpoints:
             session.delete(session.get_one(CheckpointRemoval, number))
 
     def _give_up(self, number: int, why: str) -> None:
-        """Drops a request that cannot succeed, and notes that in the trial's log."""
+        """Drop a request that cannot succeed, and note that in the trial's log."""
         log.warning("%s", why)
         with self._store.transaction() as session:
             asked = session.get(CheckpointRemoval, number)
@@ -131,13 +131,13 @@ class Checkpoints:
 
 
 def ask(session: Session, keys: Iterable[uuid.UUID], globs: Sequence[str]) -> None:
-    """Stores a removal request for the janitor."""
+    """Store a removal request for the janitor."""
     session.add_all(CheckpointRemoval(checkpoint=key, globs=list(globs)) for key in keys)
     wake(session, "janitor")
 
 
 def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
-    """The checkpoints that a live trial would continue from, or that are versions of models."""
+    """Return the checkpoints that a live trial would continue from, or that are versions of models."""
     latest = select(Trial.latest_checkpoint).where(Trial.latest_checkpoint.in_(keys), Trial.end_time.is_(None))
     found = {key for key in session.scalars(latest) if key is not None}
     return found | set(session.scalars(select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))))

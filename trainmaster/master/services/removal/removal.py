@@ -64,7 +64,7 @@ class ExperimentRemoval:
         self._retries.each("the removal of experiment", ids, self._remove)
 
     def _remove(self, experiment_id: int) -> None:
-        """Removes files first, rows last: a crash in between leaves rows that show what is still to be removed."""
+        """Remove files first, rows last: a crash in between leaves rows that show what is still to be removed."""
         if self._stopping.is_set():
             return
         if experiment_id not in self._without_files:
@@ -110,7 +110,7 @@ class Removal:
         retries.each("the end of task", live, lambda task_id: self._standalone_tasks.end(task_id, WHY_ENDED))
 
     def remove_deleted_projects(self) -> None:
-        """Removes projects and workspaces whose experiments and tasks are gone; one with an experiment that could not
+        """Remove projects and workspaces whose experiments and tasks are gone; one with an experiment that could not
         be deleted is marked so. Experiments that have ended since their project was deleted are deleted now."""
         with self._store.transaction() as session:
             ended = (
@@ -144,7 +144,7 @@ class Removal:
                     session.delete(workspace)
 
     def remove_all_files(self, experiment_id: int) -> bool:
-        """Removes the files of a deleted experiment. False where they cannot be removed, or there is no such experiment
+        """Remove the files of a deleted experiment. False where they cannot be removed, or there is no such experiment
         any more. Raises trees.Unfinished."""
         with self._store.transaction() as session:
             query = select(Checkpoint).where(Checkpoint.experiment_id == experiment_id, Checkpoint.state != "DELETED")
@@ -165,7 +165,7 @@ class Removal:
         return True
 
     def remove_archived(self, experiment_id: int) -> None:
-        """Removes reports of attempts that later ones have replaced: no index leads to these few, so that each search
+        """Remove reports of attempts that later ones have replaced: no index leads to these few, so that each search
         reads all reports of the master."""
         several = select(Trial.id).where(Trial.experiment_id == experiment_id, Trial.attempts > 1)
         with self._store.transaction() as session:
@@ -173,7 +173,7 @@ class Removal:
                 session.execute(delete(metrics).where(metrics.c.archived, metrics.c.trial_id.in_(several)))
 
     def remove_some(self, experiment_id: int) -> bool:
-        """Removes some rows of an experiment that is being deleted. False when it is gone."""
+        """Remove some rows of an experiment that is being deleted. False when it is gone."""
         of_trials = select(Trial.id, Trial.task_id, Trial.earlier_tasks).where(Trial.experiment_id == experiment_id)
         with self._store.transaction() as session:
             trials = session.execute(of_trials.order_by(Trial.id).limit(TRIALS_AT_ONCE)).all()
@@ -196,7 +196,7 @@ class Removal:
             return True
 
     def _remove_events(self, experiment_id: int) -> str | None:
-        """Removes TensorBoard's files; returns why that failed, or None. Raises trees.Unfinished."""
+        """Remove TensorBoard's files; return why that failed, or None. Raises trees.Unfinished."""
         try:
             with self._store.transaction() as session:
                 row = session.get(Experiment, experiment_id)
@@ -213,7 +213,7 @@ class Removal:
         return None
 
     def _remove_files(self, row: Checkpoint) -> str | None:
-        """Removes checkpoints' files; returns why that failed, or None. Raises trees.Unfinished."""
+        """Remove checkpoints' files; return why that failed, or None. Raises trees.Unfinished."""
         try:
             with self._store.transaction() as session:
                 place = user_files.of_checkpoint(session, self._settings, row)

@@ -49,7 +49,7 @@ class LogRetention:
         self._experiment_lock = ExperimentLock(master)
 
     def keep_logs(self, caller: Caller, experiment_id: int, days: int) -> None:
-        """Sets the retention for existing and future trials. Raises Invalid, NotFound, Forbidden."""
+        """Set the retention for existing and future trials. Raises Invalid, NotFound, Forbidden."""
         _check(days)
         with self._experiment_lock.hold(experiment_id) as orchestrator:
             row = orchestrator.row
@@ -86,7 +86,7 @@ class LogRetention:
         return max(math.ceil(days - passed), 0)
 
     def clean_up(self) -> int:
-        """Removes expired logs. Returns the number of lines."""
+        """Remove expired logs. Returns the number of lines."""
         site = FOREVER if self._settings.log_retention_days is None else self._settings.log_retention_days
         with self._store.transaction() as session:
             gone = {row.task_id: int(row.lines) for row in session.execute(_CLEAN_UP, {"site": site})}

@@ -87,7 +87,7 @@ class Agents:
         return [AgentCluster(cluster, hub) for cluster in self._clusters if (hub := agent_hub(cluster.dispatcher))]
 
     def admit(self, agent_id: str, secret: str) -> AgentCluster:
-        """Authenticates an agent by its secret; returns its cluster. Raises Unauthenticated, NotFound."""
+        """Authenticate an agent by its secret; return its cluster. Raises Unauthenticated, NotFound."""
         for agent_cluster in self._agent_clusters():
             if secret and agent_cluster.hub.accepts(agent_id, secret):
                 return agent_cluster
@@ -149,8 +149,8 @@ class Agents:
         ]
 
     def containers(self) -> dict[str, dict[str, str]]:
-        """The containers of jobs on agents: by the job's token, the id of its container on each agent, as `SlotView`
-        and lists of slots name it. A container that does not run yet goes by the job's id."""
+        """Return the containers of jobs on agents: by the job's token, the id of its container on each agent, as
+        `SlotView` and lists of slots name it. A container that does not run yet goes by the job's id."""
         found: dict[str, dict[str, str]] = {}
         for agent_cluster in self.agent_clusters():
             for view in agent_cluster.hub.agents():
@@ -162,7 +162,7 @@ class Agents:
         return found
 
     def show_one(self, agent_id: str) -> AgentShown | NodeShown:
-        """An agent, or a node of a scheduler. Raises NotFound."""
+        """Return an agent, or a node of a scheduler. Raises NotFound."""
         for shown in self.show():
             if shown.agent.id == agent_id:
                 return shown
@@ -186,13 +186,13 @@ class Agents:
         return found
 
     def enable(self, caller: Caller, agent_id: str, slot: int | None = None) -> None:
-        """Raises Forbidden, NotFound, Unavailable."""
+        """Raise Forbidden, NotFound, Unavailable."""
         hub = self._hub_of(caller, agent_id)
         with _translated():
             hub.enable(agent_id, slot)
 
     def disable(self, caller: Caller, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
-        """Raises Forbidden, NotFound, Unavailable."""
+        """Raise Forbidden, NotFound, Unavailable."""
         hub = self._hub_of(caller, agent_id)
         with _translated():
             hub.disable(agent_id, slot, drain=drain)
@@ -211,13 +211,13 @@ class Agents:
 
 
 def sync(agent_cluster: AgentCluster, agent_id: str, report: AgentReport) -> Orders:
-    """Takes in an agent's report; returns its orders. Raises Conflict, Invalid, Unavailable."""
+    """Take in an agent's report; return its orders. Raises Conflict, Invalid, Unavailable."""
     with _translated():
         return agent_cluster.hub.sync(agent_id, report)
 
 
 def orders(agent_cluster: AgentCluster, agent_id: str) -> Orders:
-    """Raises NotFound, Unavailable."""
+    """Raise NotFound, Unavailable."""
     with _translated():
         return agent_cluster.hub.orders(agent_id)
 
@@ -233,20 +233,20 @@ def listening(agent_cluster: AgentCluster, agent_id: str, changed: Callable[[], 
 
 
 def job_files(agent_cluster: AgentCluster, agent_id: str, token: str, without: Collection[str] = ()) -> Iterator[bytes]:
-    """Raises Invalid, Unavailable."""
+    """Raise Invalid, Unavailable."""
     with _translated():
         return agent_cluster.hub.job_files(agent_id, token, without)
 
 
 def take_remains(agent_cluster: AgentCluster, agent_id: str, token: str, node_rank: int, archive: Path) -> None:
-    """Raises Invalid, Unavailable."""
+    """Raise Invalid, Unavailable."""
     with _translated():
         agent_cluster.hub.take_remains(agent_id, token, node_rank, archive)
 
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Translates a hub's errors into those of services."""
+    """Translate a hub's errors into those of services."""
     try:
         yield
     except WrongKey:  # another cluster's agents may enrol with it

@@ -177,7 +177,7 @@ def _queued(
 
 
 def _place(job: QueuedJob, ranks: Mapping[str, QueueRank]) -> tuple[int, int]:
-    """The sort key: pools that the master schedules are in order of service; the others keep their order."""
+    """Return the sort key: pools that the master schedules are in order of service; the others keep their order."""
     rank = ranks.get(job.entity)
     return (0, 0) if not ranks else (0, rank.place) if rank else (1, 0)
 

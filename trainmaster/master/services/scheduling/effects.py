@@ -116,7 +116,8 @@ class JobPlace:
 
 
 def remarks(place: JobPlace, config: JobConfig) -> list[str]:
-    """What a job requests and its place ignores, a sentence each, for its owner. `config`: all is merged into it."""
+    """Return what a job requests and its place ignores, a sentence each, for its owner. `config`: all is merged into
+    it."""
     asked = [feature for feature in JobFeature if feature not in place.features and _asks(config, feature)]
     found = []
     if names := [feature.value for feature in asked if feature is not JobFeature.SHM_SIZE]:
@@ -135,7 +136,8 @@ def remarks(place: JobPlace, config: JobConfig) -> list[str]:
 
 
 def _shared_ports(config: JobConfig) -> str:
-    """The ports that several trials of a search may want at the same time: jobs share the network of their node."""
+    """Return the ports that several trials of a search may want at the same time: jobs share the network of their
+    node."""
     if not isinstance(config, StoredConfig):
         return ""
     searcher = config.searcher
@@ -145,8 +147,8 @@ def _shared_ports(config: JobConfig) -> str:
 
 
 def unused(place: JobPlace, given: Mapping[str, Any], task: str = "") -> list[str]:
-    """The keys that somebody has written and that have no effect in this place, beside those of `remarks`; a sentence
-    each. `given`: only what was written. `task`: the kind of a standalone task."""
+    """Return the keys that somebody has written and that have no effect in this place, beside those of `remarks`; a
+    sentence each. `given`: only what was written. `task`: the kind of a standalone task."""
     found = [f"{path} has no effect in a task." for path in sorted(IGNORED["task"]) if task and _is_set(given, path)]
     found += [f"{path} has no effect: {why}." for path, why in NOWHERE.items() if _is_set(given, path)]
     if not place.contained:
@@ -198,7 +200,7 @@ def _asks(config: JobConfig, feature: JobFeature) -> bool:
 
 
 def _moved(config: JobConfig) -> list[str]:
-    """The targets of mounts that are not under their own path on the node."""
+    """Return the targets of mounts that are not under their own path on the node."""
     return [mount.container_path for mount in config.bind_mounts if mount.container_path != mount.host_path]
 
 

@@ -26,7 +26,7 @@ class Feasibility:
         self._job_specs = JobSpecs(master)
 
     def refuse_impossible(self, served: ServedPool, config: JobConfig, owner_id: int, workspace_id: int) -> None:
-        """Raises Invalid with the reasons why a job of `config` can never run in the pool `served`. Being larger than
+        """Raise Invalid with the reasons why a job of `config` can never run in the pool `served`. Being larger than
         the pool is a reason unless the site lets such jobs wait (`launch_error: false`); a job that must fit on one
         node never waits for that."""
         slots, total = config.slots, served.pool.slots_total

@@ -56,8 +56,8 @@ class JobSpecs:
         secrets: Mapping[str, str] = MappingProxyType({}),
         context: SharedFile | None = None,
     ) -> JobSpec:
-        """The job of one allocation; `secrets` are files of its folder, by name, `context` the archive of the user's
-        files where it comes with the folder. The same inputs give the same job, byte for byte."""
+        """Return the job of one allocation; `secrets` are files of its folder, by name, `context` the archive of the
+        user's files where it comes with the folder. The same inputs give the same job, byte for byte."""
         dispatcher = served.cluster.dispatcher
         traits = dispatcher.traits
         section = traits.user_section or dispatcher.kind
@@ -163,28 +163,28 @@ def image_for(config: JobConfig, slot_type: str) -> str:
 
 
 def environment_for(config: JobConfig, slot_type: str) -> dict[str, str]:
-    """The user's variables; `NAME` alone and `NAME=` are empty, and a value may hold further `=` signs."""
+    """Return the user's variables; `NAME` alone and `NAME=` are empty, and a value may hold further `=` signs."""
     entries: list[str] = getattr(config.environment.environment_variables, slot_type, [])
     return dict(entry.partition("=")[::2] for entry in entries)
 
 
 def launched(entrypoint: str | list[str]) -> str | list[str]:
-    """The command of an experiment. `model_def:TrialClass` is not a command: Determined launches such a class by its
-    harness."""
+    """Return the command of an experiment. `model_def:TrialClass` is not a command: Determined launches such a class by
+    its harness."""
     if isinstance(entrypoint, str) and _TRIAL_CLASS.fullmatch(entrypoint):
         return ["python3", "-m", "determined.launch.torch_distributed", "--", "--trial", entrypoint]
     return in_shell(entrypoint)
 
 
 def in_shell(entrypoint: str | list[str]) -> str | list[str]:
-    """A list of one word is a script for the shell: `det command run "sleep 5; echo hi"` sends such a list."""
+    """Return a list of one word is a script for the shell: `det command run "sleep 5; echo hi"` sends such a list."""
     return entrypoint[0] if isinstance(entrypoint, list) and len(entrypoint) == 1 else entrypoint
 
 
 def work_for(
     experiment: Experiment, trial: Trial, allocation: Allocation, slot_type: str, owner: str
 ) -> dict[str, Any]:
-    """The work order that the runtime gets with the lease (see docs/architecture/in-job-protocol.md)."""
+    """Return the work order that the runtime gets with the lease (see docs/architecture/in-job-protocol.md)."""
     config = experiment.config
     latest = trial.latest_checkpoint or trial.warm_start
     return {
@@ -219,13 +219,13 @@ def in_order(value: Any) -> Any:
 
 
 def devices_of(slots: int, slot_type: str) -> str:
-    """The kind of devices by which a job's image and variables are chosen; `slot_type` is the pool's. A job without
-    slots has none of its accelerators."""
+    """Return the kind of devices by which a job's image and variables are chosen; `slot_type` is the pool's. A job
+    without slots has none of its accelerators."""
     return slot_type if slots else "cpu"
 
 
 def _binds(config: JobConfig) -> list[BindMount]:
-    """The mounts. A relative target is below the folder in which the job starts."""
+    """Return the mounts. A relative target is below the folder in which the job starts."""
     named = config.work_dir or ""
     work_dir = named if named.startswith("/") and "$" not in named else WORK_DIR
     binds = [

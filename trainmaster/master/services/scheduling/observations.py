@@ -93,7 +93,7 @@ class Observations:
     def take_snapshot(
         self, memory: Memory, snapshot: Snapshot, quiet_period: float, waiting: str = ""
     ) -> ObservedChanges:
-        """Compares the scheduler's list with the database. Stores nothing yet: `take` does. `waiting`:
+        """Compare the scheduler's list with the database. Stores nothing yet: `take` does. `waiting`:
         the beginning of sentences about jobs in the queue."""
         seen: dict[str, list[Observation]] = {}
         for observation in snapshot.jobs:
@@ -306,8 +306,8 @@ def _estimates(seen: Observation, before: ObservedJob) -> dict[str, Any]:
 
 
 def _about_the_end(seen: Observation, before: ObservedJob, alive_at: float | None) -> dict[str, Any]:
-    """What `cancellation.doubt` weighs. Only of ended jobs: the records of thousands of waiting ones are alike, and
-    parsed once. A job that is being ended is no longer alive."""
+    """Return what `cancellation.doubt` weighs. Only of ended jobs: the records of thousands of waiting ones are alike,
+    and parsed once. A job that is being ended is no longer alive."""
     last = before.alive_at or alive_at
     if seen.state is JobState.FAILED:
         return {"signal": signal_of(seen.exit_code, seen.exit_signal)}
@@ -355,8 +355,8 @@ def _take_observation(
 
 
 def _is_requeued(allocation: Allocation, seen: Observation) -> bool:
-    """The scheduler itself ended the job's first run and put it back into its queue. That run is over: another attempt
-    takes its place as soon as the job is not held, and a further run of this job is refused. (One that is back
+    """Return the scheduler itself ended the job's first run and put it back into its queue. That run is over: another
+    attempt takes its place as soon as the job is not held, and a further run of this job is refused. (One that is back
     before the next observation is noticed when it asks for the lease.)"""
     waits = seen.state in (JobState.QUEUED, JobState.HELD)
     # A run that has reported its exit is still ending: the next observation shows the job's state after that.
@@ -366,7 +366,7 @@ def _is_requeued(allocation: Allocation, seen: Observation) -> bool:
 
 
 def _ask_to_leave(session: Session, notes: log_store.Notes, allocation: Allocation, seen: Observation) -> None:
-    """Passes on the scheduler's preemption notice: few schedulers notify the job itself (Slurm signals steps, not batch
+    """Pass on the scheduler's preemption notice: few schedulers notify the job itself (Slurm signals steps, not batch
     scripts)."""
     if seen.taken_back_at is None:
         return
@@ -378,7 +378,7 @@ def _ask_to_leave(session: Session, notes: log_store.Notes, allocation: Allocati
 
 
 def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: float) -> bool:
-    """Takes in that a job is not listed. Returns whether its submit has certainly not happened and is still needed."""
+    """Take in that a job is not listed. Returns whether its submit has certainly not happened and is still needed."""
     asked = allocation.submitted_at or allocation.submit_started_at
     if allocation.submission == SubmissionState.SUBMITTING or (asked and taken < asked):
         return False  # the snapshot may be older than the job
@@ -402,7 +402,7 @@ def _is_orphan(seen: Observation, wanted_until: float | None, taken: float) -> b
 
 
 def _linked(session: Session) -> frozenset[str]:
-    """The accounts that users of this master are linked to."""
+    """Return the accounts that users of this master are linked to."""
     return frozenset(filter(None, session.scalars(select(User.agent_user).where(User.agent_user.is_not(None)))))
 
 

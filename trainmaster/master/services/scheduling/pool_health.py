@@ -75,7 +75,7 @@ class PoolHealth:
         return {pool: one for pool, one in found.items() if one is not None}
 
     def resume(self, pool: str) -> None:
-        """An administrator resumes a pool: earlier failures no longer count."""
+        """Resume a pool for an administrator: earlier failures no longer count."""
         with self._store.transaction() as session:
             statement = insert(PoolResume).values(pool=pool, resumed_at=now())
             changed = {"resumed_at": statement.excluded.resumed_at}
@@ -83,9 +83,9 @@ class PoolHealth:
             wake(session, "controller")
 
     def half_open_probes(self, cluster: str, resting: Mapping[str, PoolPause], full: Collection[int] = ()) -> list[str]:
-        """The allocations of paused pools that may be submitted nevertheless: at most one for each pool, none while one
-        is under way. One of an experiment without failures goes at once, any other when the pause is over; none of
-        those in `full`. The others' logs show why they wait."""
+        """Return the allocations of paused pools that may be submitted nevertheless: at most one for each pool, none
+        while one is under way. One of an experiment without failures goes at once, any other when the pause is over;
+        none of those in `full`. The others' logs show why they wait."""
         found: list[str] = []
         for pool, one in resting.items():
             mine = (Allocation.dispatcher == cluster, Allocation.pool == pool, Allocation.ended_at.is_(None))
@@ -164,15 +164,15 @@ class NoNodeLeft(Unavailable):
 
 
 def _needed(pool: Pool, slots: int) -> int:
-    """The minimum number of nodes of a job."""
+    """Return the minimum number of nodes of a job."""
     return max(1, -(-slots // pool.slots_per_node)) if pool.slots_per_node else 1
 
 
 def _refuse_if_too_few_are_left(
     session: Session, pool: Pool, needed: int, trial_id: int, forbidden: Sequence[str]
 ) -> None:
-    """A pool reports the number of its nodes, not their names: forbidden ones count if this trial has run on them
-    there."""
+    """Count the nodes that a job may use. A pool reports the number of its nodes, not their names: forbidden ones count
+    if this trial has run on them there."""
     met = (
         select(AllocationNode.name)
         .join(Allocation, Allocation.id == AllocationNode.allocation_id)

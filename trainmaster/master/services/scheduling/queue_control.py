@@ -82,14 +82,14 @@ class QueueControl:
         self._feasibility = Feasibility(master)
 
     def change(self, caller: Caller, wanted: Sequence[QueueChange]) -> None:
-        """Makes the changes in their order, after all of them have been checked: a refusal changes nothing. Raises
+        """Make the changes in their order, after all of them have been checked: a refusal changes nothing. Raises
         Invalid, NotFound, Forbidden, Unavailable."""
         planned = [self._planned(caller, one) for one in wanted]
         for one, plan in zip(wanted, planned, strict=True):
             self._apply(one, plan)
 
     def prioritise_task(self, caller: Caller, row: Standalone, job_id: str, priority: int) -> None:
-        """Sets the priority of a standalone task. One that has ended or is being ended accepts it without effect, as in
+        """Set the priority of a standalone task. One that has ended or is being ended accepts it without effect, as in
         Determined: its owner may have killed it a moment ago. Raises Invalid, NotFound, Forbidden, Unavailable."""
         wanted = QueueChange(job_id=job_id, priority=priority)
         state = TaskState(row.state)
@@ -116,7 +116,7 @@ class QueueControl:
         return _Plan(entry, target, anchor, _hub_of(target or self._clusters.resolve(entry.pool, entry.slots)))
 
     def _refuse_others(self, caller: Caller, entry: _Entry, job_id: str) -> None:
-        """Raises Forbidden for a caller who may not change the entry, NotFound for one who may not see it."""
+        """Raise Forbidden for a caller who may not change the entry, NotFound for one who may not see it."""
         if entry.experiment_id is None and self._settings.roles:
             caller.require(Permission.UPDATE_NSC, entry.workspace_id, ABSENT.format(job_id))
         else:
@@ -158,7 +158,7 @@ class QueueControl:
         raise NotFound(ABSENT.format(job_id))
 
     def _apply_policies(self, entry: _Entry, priority: float | None) -> None:
-        """Raises Invalid."""
+        """Raise Invalid."""
         if priority is None:
             return
         asked = entry.config.with_resources(priority=priority).to_json()
@@ -166,7 +166,7 @@ class QueueControl:
             site_policies.refuse(session, entry.workspace_id, asked, entry.workload)
 
     def _configure(self, entry: _Entry, **changes: float | None) -> None:
-        """Changes the configuration for future attempts."""
+        """Change the configuration for future attempts."""
         given = {key: value for key, value in changes.items() if value is not None}
         with self._store.transaction() as session, self._changing(session, entry) as row:
             row.config = row.config.with_resources(**given)
@@ -181,7 +181,7 @@ class QueueControl:
                 yield task.row
 
     def _refuse_move(self, entry: _Entry, pool: str) -> ServedPool:
-        """Checks a move to another pool. Raises Invalid, NotFound."""
+        """Check a move to another pool. Raises Invalid, NotFound."""
         if entry.experiment_id is None:
             raise Invalid(f"{entry.name} stays in the pool {entry.pool}: only experiments can be moved to another one.")
         served = self._clusters.resolve(pool, entry.slots)
@@ -235,7 +235,7 @@ def _ask(work: Callable[[], None]) -> None:
 
 
 def _move_to_pool(orchestrator: ExperimentOrchestrator, pool: str) -> None:
-    """Moves attempts to a pool: unsubmitted ones at once, waiting ones after a withdrawal, running ones after a
+    """Move attempts to a pool: unsubmitted ones at once, waiting ones after a withdrawal, running ones after a
     preemption."""
     row = orchestrator.row
     row.resource_pool = pool

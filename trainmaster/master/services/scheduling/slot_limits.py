@@ -38,8 +38,9 @@ class SlotLimits:
         self._store = master.store
 
     def of_experiments(self, cluster: str, under_way: Collection[str]) -> dict[int, SlotLimit]:
-        """The limits of the experiments that have one and of which something waits to be submitted to the cluster, by
-        experiment. `under_way`: allocations that are about to be submitted, though their rows may not show it yet."""
+        """Return the limits of the experiments that have one and of which something waits to be submitted to the
+        cluster, by experiment. `under_way`: allocations that are about to be submitted, though their rows may not show
+        it yet."""
         resources = Experiment.config[StoredConfig.RESOURCES]
         limit = resources[StoredConfig.MAX_SLOTS].as_float()
         holds = (Allocation.submission != SubmissionState.NEW.value) | Allocation.id.in_(under_way)

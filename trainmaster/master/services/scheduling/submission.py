@@ -119,7 +119,7 @@ class Submissions:
             return session.scalar(query.order_by(Allocation.not_before).limit(1))
 
     def begin_submit(self, allocation_id: str) -> PendingSubmission | None:
-        """Commits that a submit is about to happen, before it does. None when it should not happen any more, or not
+        """Commit that a submit is about to happen, before it does. None when it should not happen any more, or not
         now. A job that is larger than its pool is submitted all the same, and refused there, unless the site lets it
         wait (`launch_error: false`)."""
         with self._store.transaction() as session:
@@ -144,7 +144,7 @@ class Submissions:
             return PendingSubmission(allocation, served, config, secrets, first, experiment_id, context_size)
 
     def unused_links(self, cluster: Cluster, allocation: Allocation) -> list[str]:
-        """What of the links to Unix accounts has no effect on a job, a sentence each."""
+        """Return what of the links to Unix accounts has no effect on a job, a sentence each."""
         with self._store.autocommit() as session:
             of_trial = select(Project.workspace_id).join(Experiment).join(Trial).where(Trial.id == allocation.trial_id)
             of_task = select(Standalone.workspace_id).where(Standalone.task_id == allocation.task_id)
@@ -152,7 +152,7 @@ class Submissions:
             return without_effect(session, cluster, allocation.owner_id, workspace_id, allocation.run_as)
 
     def remark(self, allocation: Allocation, remarks: Sequence[str]) -> None:
-        """Notes in the log which of a job's requests are not met, a sentence each."""
+        """Note in the log which of a job's requests are not met, a sentence each."""
         if not remarks:
             return
         with self._store.transaction() as session, _noting(session) as notes:
@@ -160,7 +160,7 @@ class Submissions:
                 notes.say(allocation.task_id, sentence, "WARNING", allocation.id)
 
     def cannot_avoid(self, allocation: Allocation, nodes: Sequence[str], kind: str) -> None:
-        """Notes in the trial's log that its attempt may be given nodes which it should avoid."""
+        """Note in the trial's log that its attempt may be given nodes which it should avoid."""
         text = (
             f"{kind} cannot keep a job off named nodes: it may be given {', '.join(nodes)} again. An administrator can "
             "take a broken node out of service."
@@ -169,7 +169,7 @@ class Submissions:
             log_store.say(session, allocation.task_id, text, "WARNING", allocation.id)
 
     def submitted(self, allocation_id: str, ref: JobRef) -> None:
-        """The scheduler accepted the job."""
+        """Note that the scheduler accepted the job."""
         with self._store.transaction() as session:
             allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
             if allocation.submission in (SubmissionState.SUBMITTING, SubmissionState.UNKNOWN):
@@ -177,7 +177,7 @@ class Submissions:
                     mark_submitted(notes, allocation, ref.job_id, ref.cluster)
 
     def not_submitted(self, allocation_id: str, delay: float, why: str) -> None:
-        """The scheduler declined the job for now; it is submitted again after `delay` seconds."""
+        """Note that the scheduler declined the job for now; it is submitted again after `delay` seconds."""
         with self._store.transaction() as session:
             allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
             if allocation.submission == SubmissionState.SUBMITTING:
@@ -187,7 +187,7 @@ class Submissions:
                     explain(notes, allocation, why, level="WARNING")
 
     def perhaps_submitted(self, allocation_id: str, why: str) -> None:
-        """It is unknown whether the scheduler has the job: search for its token before anything else."""
+        """Note that nobody knows whether the scheduler has the job: search for its token before anything else."""
         with self._store.transaction() as session:
             allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
             if allocation.submission == SubmissionState.SUBMITTING:
@@ -199,7 +199,8 @@ class Submissions:
                     )
 
     def recover(self, cluster: str) -> None:
-        """Called after a start: a submit that was under way when the last master died has an unknown outcome."""
+        """Mark, after a start, what is unknown: a submit that was under way when the last master died has an unknown
+        outcome."""
         with self._store.transaction() as session:
             session.execute(
                 update(Allocation)
@@ -209,7 +210,7 @@ class Submissions:
 
 
 def _job_of(session: Session, allocation: Allocation) -> tuple[int | None, int, JobConfig, Mapping[str, str]]:
-    """The experiment, the size of its files, the configuration, and the secrets of a job."""
+    """Return the experiment, the size of its files, the configuration, and the secrets of a job."""
     if allocation.trial_id is None:
         return None, 0, *task_spec.job_of(session, allocation)
     of_trial = select(Experiment.id, Experiment.context_size, Experiment.config).join(Trial)
@@ -218,7 +219,7 @@ def _job_of(session: Session, allocation: Allocation) -> tuple[int | None, int, 
 
 
 def mark_submitted(notes: log_store.Notes, allocation: Allocation, job_id: str, cluster: str) -> None:
-    """Stores that the scheduler has the job."""
+    """Store that the scheduler has the job."""
     allocation.submission = SubmissionState.SUBMITTED.value
     allocation.submitted_at = allocation.submitted_at or now()
     allocation.native_id = allocation.native_id or job_id
@@ -231,7 +232,7 @@ def mark_submitted(notes: log_store.Notes, allocation: Allocation, job_id: str, 
 def explain(
     notes: log_store.Notes, allocation: Allocation, text: str, level: str = "INFO", *, begins: str = ""
 ) -> None:
-    """Writes why a job waits to the trial's log, once for each change. `begins`: the beginning of the sentence."""
+    """Write why a job waits to the trial's log, once for each change. `begins`: the beginning of the sentence."""
     if text and text != allocation.explanation:
         allocation.explanation = text
         notes.say(allocation.task_id, f"{begins}{text}", level, allocation.id)

@@ -23,7 +23,7 @@ _STAGED = (HOST_KEY, "authorized_keys")  # keys of a task's secrets that its job
 
 
 def job_of(session: Session, allocation: Allocation) -> tuple[StoredTask, dict[str, str]]:
-    """The configuration of an attempt's task, and the files in its job's folder `secrets`."""
+    """Return the configuration of an attempt's task, and the files in its job's folder `secrets`."""
     found = session.execute(
         select(Standalone.config, Standalone.secrets).where(Standalone.task_id == allocation.task_id)
     ).one()
@@ -31,7 +31,7 @@ def job_of(session: Session, allocation: Allocation) -> tuple[StoredTask, dict[s
 
 
 def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
-    """The work order that the runtime gets with the lease (see docs/architecture/in-job-protocol.md). Raises
+    """Return the work order that the runtime gets with the lease (see docs/architecture/in-job-protocol.md). Raises
     NotFound."""
     query = select(Standalone, User.username).join(User, User.id == Standalone.owner_id)
     query = query.where(Standalone.task_id == allocation.task_id)
@@ -68,8 +68,8 @@ def _program(task: Standalone) -> list[str]:
 
 
 def _in_folder(folder: str, program: Sequence[str]) -> list[str]:
-    """The command that starts the program in `folder`; empty: in the folder of the user's files. `~` at the beginning
-    is the home of the job's account."""
+    """Return the command that starts the program in `folder`; empty: in the folder of the user's files. `~` at the
+    beginning is the home of the job's account."""
     home, _, rest = folder.partition("/")
     if home == "~":
         return ["sh", "-c", 'cd -- "$HOME/$1" && shift && exec "$@"', "sh", rest, *program]

@@ -29,7 +29,7 @@ class IdleTasks:
         self._noted: dict[str, float] = {}  # when use of a task was last stored, on the monotonic clock
 
     def note(self, task_id: str, *, idle: bool) -> None:
-        """Stores a notebook's report of whether it is active."""
+        """Store a notebook's report of whether it is active."""
         values = {"idle": idle} if idle else {"idle": idle, "used_at": now()}
         with self._store.transaction() as session:
             session.execute(update(Standalone).where(Standalone.task_id == task_id).values(**values))
@@ -49,7 +49,7 @@ class IdleTasks:
             session.execute(update(Standalone).where(Standalone.task_id == task_id, stale).values(used_at=now()))
 
     def end_unused(self, retries: Retries) -> None:
-        """Ends tasks that were idle for their time limit, counted from when they were ready at the earliest."""
+        """End tasks that were idle for their time limit, counted from when they were ready at the earliest."""
         since = func.greatest(Standalone.used_at, Allocation.leased_at)
         query = (
             select(Standalone.task_id, Standalone.idle_timeout)

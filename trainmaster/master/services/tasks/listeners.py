@@ -72,7 +72,7 @@ def _uid(account: str) -> int | None:
 
 
 def _listening(address: Address, port: int) -> Iterator[_Socket]:
-    """The sockets that a connection to the address and port may end at."""
+    """Yield the sockets that a connection to the address and port may end at."""
     accepted = {address.packed, bytes(16)}
     if address.version == 4:
         accepted |= {bytes(4), bytes(10) + b"\xff\xff" + address.packed}
@@ -86,13 +86,13 @@ def _listening(address: Address, port: int) -> Iterator[_Socket]:
 
 
 def _packed(where: str) -> bytes:
-    """The kernel writes words of 32 bits in the machine's own order."""
+    """Return the kernel writes words of 32 bits in the machine's own order."""
     words = [int(where[i : i + 8], 16) for i in range(0, len(where), 8)]
     return struct.pack(f"{'<' if sys.byteorder == 'little' else '>'}{len(words)}I", *words)
 
 
 def _holders(inode: int) -> Iterator[int]:
-    """The processes that have the socket open, as far as the master may read their descriptors."""
+    """Yield the processes that have the socket open, as far as the master may read their descriptors."""
     wanted = f"socket:[{inode}]"
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

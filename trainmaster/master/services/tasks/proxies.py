@@ -73,7 +73,7 @@ class JobServices:
         self._identities = Identities(master)
 
     def announce(self, allocation_id: str, announced: AnnouncedService) -> None:
-        """Stores the address that a job reports. Raises Invalid, NotFound."""
+        """Store the address that a job reports. Raises Invalid, NotFound."""
         if announced.user and not is_account_name(announced.user):
             raise Invalid(f"user: {announced.user[:64]!r} cannot be the name of an account.")
         if not 0 <= announced.port <= 65535:
@@ -112,7 +112,7 @@ class JobServices:
         )
 
     def ready(self, allocation_id: str) -> None:
-        """The service in a job answers."""
+        """Note that the service in a job answers."""
         with self._store.transaction() as session:
             waiting = update(Allocation).where(Allocation.id == allocation_id, Allocation.ready.is_(False))
             task_id = session.scalar(waiting.values(ready=True).returning(Allocation.task_id))
@@ -121,7 +121,7 @@ class JobServices:
                 log_store.say(session, task_id, "Its service is ready.", allocation_id=allocation_id)
 
     def find(self, name: str) -> JobService | None:
-        """Finds the service called `name`: a task's id, or one with `:port`. None when nothing listens there now."""
+        """Find the service called `name`: a task's id, or one with `:port`. None when nothing listens there now."""
         task_id, _, port = name.partition(":")
         if port and not (port.isdigit() and len(port) <= 5):
             return None
@@ -173,7 +173,7 @@ class JobServices:
         return JobService(*facts, entry.proxy_port, *job, tcp=entry.proxy_tcp, open=unauthenticated)
 
     def enter(self, service: JobService, caller: Caller) -> None:
-        """Checks that the caller may use a service. A TensorBoard only shows data; any other service runs commands, as
+        """Check that the caller may use a service. A TensorBoard only shows data; any other service runs commands, as
         the job's account. Raises Forbidden."""
         shows = service.kind == TENSORBOARD
         if self._settings.roles:
@@ -200,6 +200,6 @@ def check_listener(service: JobService) -> None:
 
 
 def service_secret(token: str) -> str:
-    """The secret by which a service in a job authenticates the master: both sides derive it from the job's session
-    token."""
+    """Return the secret by which a service in a job authenticates the master: both sides derive it from the job's
+    session token."""
     return hmac.new(token.encode(), b"service", hashlib.sha256).hexdigest()

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 def make() -> dict[str, str]:
-    """Creates keys in OpenSSH's format: `private_key` and `public_key` of the user, `host_key` and `host_public_key` of
+    """Create keys in OpenSSH's format: `private_key` and `public_key` of the user, `host_key` and `host_public_key` of
     the server, and `authorized_keys`."""
     user, host = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     return {

@@ -100,7 +100,7 @@ class StandaloneTasks:
             return Page([_view(row) for row in found], window)
 
     def get(self, task_id: str, kind: str = "") -> TaskView:
-        """Gets a task with its keys and its submitted configuration. `kind`: it must be of this kind. Raises
+        """Get a task with its keys and its submitted configuration. `kind`: it must be of this kind. Raises
         NotFound."""
         with self._store.autocommit() as session:
             undeferred = (undefer(Standalone.secrets), undefer(Standalone.given))
@@ -111,7 +111,7 @@ class StandaloneTasks:
         return _view(row)
 
     def counts(self, workspaces: frozenset[int] | None) -> dict[str, int]:
-        """The number of live tasks of each kind; in these workspaces, or in all."""
+        """Return the number of live tasks of each kind; in these workspaces, or in all."""
         query = select(Standalone.kind, func.count()).where(Standalone.end_time.is_(None)).group_by(Standalone.kind)
         if workspaces is not None:
             query = query.where(Standalone.workspace_id.in_(workspaces))
@@ -120,7 +120,7 @@ class StandaloneTasks:
         return {kind: found.get(kind, 0) for kind in KINDS}
 
     def kill(self, caller: Caller, task_id: str, kind: str = "", *, root: bool = False) -> None:
-        """Ends a task and the tasks that it started, or with `root` all of its family. An ended one stays as it is."""
+        """End a task and the tasks that it started, or with `root` all of its family. An ended one stays as it is."""
         view = self.get(task_id, kind)
         _own(caller, view.row)
         top = self._root(task_id) if root else task_id
@@ -129,7 +129,7 @@ class StandaloneTasks:
                 orchestrator.event(machine.Kill(f"killed by {caller.username}"))
 
     def end(self, task_id: str, why: str) -> None:
-        """Ends a task for the master's own reasons. One that has ended, or is gone, stays as it is."""
+        """End a task for the master's own reasons. One that has ended, or is gone, stays as it is."""
         with (
             contextlib.suppress(NotFound),
             self._store.transaction() as session,
@@ -157,8 +157,8 @@ class StandaloneTasks:
                     orchestrator.event(event)
 
     def _family(self, caller: Caller, task_id: str) -> list[str]:
-        """A task and its descendants; parents first. Raises Forbidden when one of them is in a workspace where the
-        caller lacks the request's permission."""
+        """Return a task and its descendants; parents first. Raises Forbidden when one of them is in a workspace where
+        the caller lacks the request's permission."""
         top = select(Standalone.task_id, literal(0).label("depth")).where(Standalone.task_id == task_id)
         tree = top.cte(recursive=True)
         below = select(Standalone.task_id, tree.c.depth + 1).join(tree, Standalone.parent_id == tree.c.task_id)

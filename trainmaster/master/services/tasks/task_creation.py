@@ -107,7 +107,7 @@ class TaskCreation:
         self._feasibility = Feasibility(master)
 
     def create(self, caller: Caller, order: TaskOrder) -> CreatedTask:
-        """Creates the task and its allocation in one transaction. Returns the task's id. Raises Invalid, NotFound,
+        """Create the task and its allocation in one transaction. Returns the task's id. Raises Invalid, NotFound,
         Forbidden, Conflict."""
         found = self.plan(caller, order)
         self._feasibility.refuse_impossible(found.served, found.config, caller.user_id, found.workspace_id)
@@ -212,7 +212,7 @@ class TaskCreation:
 
 
 def _folder_goes(kind: str, config: StoredTask) -> list[str]:
-    """What to know about the folder that a notebook or shell begins in."""
+    """Return what to know about the folder that a notebook or shell begins in."""
     if kind not in (NOTEBOOK, SHELL) or config.work_dir:
         return []
     return [
@@ -232,7 +232,7 @@ def _parsed(given: str | Mapping[str, Any], defaults: Sequence[Mapping[str, Any]
 
 
 def _mapping(given: str | Mapping[str, Any]) -> Json:
-    """The keys as they were written."""
+    """Return the keys as they were written."""
     try:
         return dict(read(given, SOURCE).data) if isinstance(given, str) else dict(given)
     except ConfigError as error:
@@ -240,7 +240,7 @@ def _mapping(given: str | Mapping[str, Any]) -> Json:
 
 
 def _home(session: Session, caller: Caller, order: TaskOrder, config: TaskConfig) -> tuple[Workspace, int | None]:
-    """The task's workspace: the request overrides the names in the configuration."""
+    """Return the task's workspace: the request overrides the names in the configuration."""
     if order.project_id or (order.kind == GENERIC and not order.workspace_id):
         project = open_for(session, caller, order.project_id or UNCATEGORIZED)
         return session.get_one(Workspace, project.workspace_id), project.id
@@ -261,7 +261,7 @@ def _home(session: Session, caller: Caller, order: TaskOrder, config: TaskConfig
 
 
 def _parent(session: Session, caller: Caller, task_id: str) -> Standalone:
-    """Loads the parent under a lock: while it is being ended it gets no further children."""
+    """Load the parent under a lock: while it is being ended it gets no further children."""
     found = _own_task(session, caller, task_id, lock=True)
     if found.kind != GENERIC or found.state != TaskState.ACTIVE:
         raise Conflict(f"Task {task_id} is {found.state}: only a generic task that is ACTIVE can get children.")

@@ -78,7 +78,7 @@ class AttemptsViews:
 
 
 def read(session: Session, trial_id: int) -> tuple[list[AttemptView], float | None]:
-    """The same in a transaction."""
+    """Return the same in a transaction."""
     latest = (
         select(Allocation)
         .where(Allocation.trial_id == trial_id)
@@ -103,8 +103,8 @@ def read(session: Session, trial_id: int) -> tuple[list[AttemptView], float | No
 
 
 def expected_error(session: Session, pool: str) -> float | None:
-    """The median of how many seconds too early or too late the scheduler's first expected starts were, of jobs that
-    began lately; None: there were none."""
+    """Return the median of how many seconds too early or too late the scheduler's first expected starts were, of jobs
+    that began lately; None: there were none."""
     a = Allocation.__table__.c
     estimated = cast(a.observed[ObservedJob.ESTIMATED].as_string(), Double)
     error = func.abs(func.extract("epoch", a.leased_at) - estimated)
@@ -142,7 +142,7 @@ def _steps(session: Session, trial_id: int) -> dict[int, _Steps]:
 
 
 def _reached(kept: Mapping[int, tuple[int, int]], run: int) -> int:
-    """The steps that count from attempts before one of which nothing does."""
+    """Return the steps that count from attempts before one of which nothing does."""
     return max((last for other, (_, last) in kept.items() if other < run), default=0)
 
 

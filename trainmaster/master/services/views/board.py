@@ -196,7 +196,8 @@ def _trials(session: Session, row: Experiment, goal: SearchGoal) -> Sequence[Any
 
 
 def job_uses(session: Session, mine: Any) -> dict[int, JobUse]:
-    """The latest attempt of each trial that fits a condition, and what its attempts have used up to this minute."""
+    """Return the latest attempt of each trial that fits a condition, and what its attempts have used up to this
+    minute."""
     a = Allocation
     moment = now()
     this_minute = moment - dt.timedelta(seconds=moment.timestamp() % MINUTE)
@@ -234,7 +235,8 @@ def job_uses(session: Session, mine: Any) -> dict[int, JobUse]:
 
 
 def _ranking(session: Session, row: Experiment) -> tuple[Sequence[BracketRanking], Sequence[str]]:
-    """The rungs, and the request ids of the search's trials; nothing where there is no search that can be read."""
+    """Return the rungs, and the request ids of the search's trials; nothing where there is no search that can be
+    read."""
     if row.unmanaged:
         return (), ()
     try:
@@ -282,7 +284,7 @@ def _places(brackets: Sequence[BracketRanking], ids: Mapping[int, int]) -> dict[
 
 
 def _row(trial: Any, goal: SearchGoal, use: JobUse, place: _Place | None, slots: int) -> tuple[list[Any], float]:
-    """The values of a trial in the order of BASE, and the slot-seconds that stopping it has saved."""
+    """Return the values of a trial in the order of BASE, and the slot-seconds that stopping it has saved."""
     units = trial.units if isinstance(trial.units, int | float) else trial.total_batches
     pace = use.seconds / units if units and use.seconds else None
     stop = trial.stop or ""
@@ -321,7 +323,7 @@ def _row(trial: Any, goal: SearchGoal, use: JobUse, place: _Place | None, slots:
 
 
 def state_of(state: str, job: str) -> str:
-    """A trial's state, with the phase of one that is active: that of its job."""
+    """Return a trial's state, with the phase of one that is active: that of its job."""
     return experiments.phase_of(AllocationState(job)) if state == State.ACTIVE and job else _queued(state)
 
 
@@ -330,7 +332,7 @@ def _queued(state: str) -> str:
 
 
 def _counted(values: Mapping[str, Any], goal: SearchGoal) -> str:
-    """The state by which a trial is counted: STOPPED for one that the search stopped before its end."""
+    """Return the state by which a trial is counted: STOPPED for one that the search stopped before its end."""
     early = values["stop"] == SEARCHER and goal.length is not None and values["units"] < goal.length
     return "STOPPED" if early and values["state"] == State.COMPLETED else str(values["state"])
 
@@ -347,7 +349,7 @@ def flattened(hparams: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def types_of(hyperparameters: Mapping[str, Any], above: str = "") -> dict[str, str]:
-    """What a configuration says of hyperparameters, by dotted names; nothing of those that are plain values."""
+    """Return what a configuration says of hyperparameters, by dotted names; nothing of those that are plain values."""
     found: dict[str, str] = {}
     for name, value in list(hyperparameters.items())[:MOST_HPARAMS]:
         if isinstance(value, dict) and isinstance(value.get("type"), str):

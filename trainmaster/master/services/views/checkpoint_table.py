@@ -25,8 +25,8 @@ class CheckpointTable:
         self._store = master.store
 
     def read(self, *, experiment_id: int | None = None, trial_id: int | None = None) -> list[Sequence[Any]]:
-        """The newest checkpoints of one of them, at most MOST, in the order of COLUMNS. Times are seconds since 1970.
-        Raises NotFound."""
+        """Return the newest checkpoints of one of them, at most MOST, in the order of COLUMNS. Times are seconds since
+        1970. Raises NotFound."""
         c = Checkpoint.__table__.c
         owner = c.experiment_id == experiment_id if experiment_id is not None else c.trial_id == trial_id
         files = func.jsonb_array_length(func.jsonb_path_query_array(c.resources, "$.keyvalue()"))

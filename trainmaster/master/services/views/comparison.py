@@ -118,7 +118,7 @@ class Comparisons:
         self._store = master.store
 
     def compare(self, caller: Caller, wanted: Wanted) -> Comparison:
-        """What the caller may see of it, in the order of the ids. Raises Invalid."""
+        """Return what the caller may see of it, in the order of the ids. Raises Invalid."""
         with self._store.transaction() as session:
             series.one_moment(session)
             rows = _rows(session, caller, wanted)
@@ -202,7 +202,7 @@ class _Cost:
 
 
 def _costs(session: Session, shown: Sequence[_Row], kind: str) -> dict[int, _Cost]:
-    """What the jobs of each have used, and how long they waited, up to this minute."""
+    """Return what the jobs of each have used, and how long they waited, up to this minute."""
     a = Allocation
     moment = now()
     this_minute = func.to_timestamp(moment.timestamp() - moment.timestamp() % MINUTE)
@@ -227,7 +227,7 @@ def _costs(session: Session, shown: Sequence[_Row], kind: str) -> dict[int, _Cos
 
 
 def _phases(session: Session, shown: Sequence[_Row], kind: str) -> dict[int, str]:
-    """The phases of active experiments, as lists show them."""
+    """Return the phases of active experiments, as lists show them."""
     active = [one.id for one in shown if one.experiment.state == State.ACTIVE]
     if kind == TRIALS or not active:
         return {}
@@ -306,7 +306,7 @@ def _settings(shown: Sequence[_Row], kind: str) -> tuple[list[Setting], int]:
 
 
 def _parts(one: _Row, kind: str) -> dict[tuple[str, str], Any]:
-    """The settings of one thing by part and dotted name; secrets are masked."""
+    """Return the settings of one thing by part and dotted name; secrets are masked."""
     shown = masked(one.experiment.config.to_json())
     space = shown.pop("hyperparameters", {})
     hparams = one.trial.hparams if one.trial is not None else {}
@@ -321,7 +321,8 @@ def _parts(one: _Row, kind: str) -> dict[tuple[str, str], Any]:
 
 
 def _ranges(space: Mapping[str, Any]) -> dict[str, Any]:
-    """The same hyperparameters with what each may be in one value: `double 0.1 to 0.5`, or a list, or a constant."""
+    """Return the same hyperparameters with what each may be in one value: `double 0.1 to 0.5`, or a list, or a
+    constant."""
     return {name: _range(value) if isinstance(value, dict) else value for name, value in space.items()}
 
 

@@ -52,7 +52,7 @@ class Curves:
     def of_experiment(
         self, experiment_id: int, metric: Named | None, x_name: str, points: int, since: int = 0
     ) -> CurveGrid:
-        """The curves of all trials of an experiment; with `since` only those that have reported more.
+        """Return the curves of all trials of an experiment; with `since` only those that have reported more.
 
         Args:
             metric: None: the searcher's.
@@ -74,7 +74,7 @@ class Curves:
 def read(
     session: Session, row: Experiment, metric: Named | None, x_name: str, points: int, since: int = 0
 ) -> CurveGrid:
-    """The same, in a transaction that sees one snapshot of the database."""
+    """Return the same, in a transaction that sees one snapshot of the database."""
     wanted = metric or Named("validation", row.searcher_metric)
     m = METRICS_OF[kind_of(wanted.group)].c
     newest = int(session.scalar(select(func.max(m.id))) or 0)
@@ -112,7 +112,7 @@ def of_trials(session: Session, starts: Mapping[int, float], metric: Named, x_na
 
 
 def on_grid(courses: Sequence[Course], points: int) -> tuple[list[float], list[list[float | None]], list[float | None]]:
-    """The grid, the values on it, and the ends of the courses."""
+    """Return the grid, the values on it, and the ends of the courses."""
     places = sorted({place for course in courses for place, _ in course})
     if len(places) > points:
         low, high = places[0], places[-1]

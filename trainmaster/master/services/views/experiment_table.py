@@ -106,8 +106,8 @@ class ExperimentTable:
         self._store = master.store
 
     def read(self, caller: Caller, line: str, sort: str, columns: Sequence[str], offset: int, limit: int) -> TableView:
-        """The rows from `offset` on, at most `limit`. `sort`: columns with commas, a minus before a falling one. Raises
-        Invalid."""
+        """Return the rows from `offset` on, at most `limit`. `sort`: columns with commas, a minus before a falling one.
+        Raises Invalid."""
         wanted = list(dict.fromkeys((*BASE, *(columns or USUAL))))
         if len(wanted) > MOST_COLUMNS:
             raise Invalid(f"columns: there are {len(wanted)}, more than the {MOST_COLUMNS} that are allowed.")
@@ -182,7 +182,7 @@ def _shown(name: str) -> ColumnElement[Any]:
 
 
 def _measured(name: str) -> tuple[ColumnElement[Any], str]:
-    """A hyperparameter, `GROUP.METRIC.STAT`, or the last value of a metric of the best trial; and its kind."""
+    """Return a hyperparameter, `GROUP.METRIC.STAT`, or the last value of a metric of the best trial; and its kind."""
     if (found := measured_column(name)) is not None:
         return found.value, found.kind
     summary = _t.summary_metrics
@@ -201,7 +201,7 @@ def _row(row: Sequence[Any], phases: Mapping[int, str]) -> list[Any]:
 
 
 def cell(value: Any) -> Any:
-    """A value as JSON has it: odd numbers and structures as words, long texts cut."""
+    """Return a value as JSON has it: odd numbers and structures as words, long texts cut."""
     if isinstance(value, float):
         if math.isfinite(value):
             return value

@@ -35,7 +35,7 @@ class Term:
 
 
 def terms(line: str) -> list[Term]:
-    """The terms of a line. Raises Invalid with a sentence about the line."""
+    """Return the terms of a line. Raises Invalid with a sentence about the line."""
     if len(line) > LONGEST:
         raise Invalid(f"filter: it has {len(line)} characters, more than the {LONGEST} that are allowed.")
     if line.count('"') % 2:
@@ -67,7 +67,7 @@ def _past_spaces(line: str, at: int) -> int:
 
 
 def number(key: str, text: str) -> float:
-    """A number, as 0.3, 50%, 2h in seconds or 3GB in bytes. Raises Invalid."""
+    """Return a number, as 0.3, 50%, 2h in seconds or 3GB in bytes. Raises Invalid."""
     match = _NUMBER.fullmatch(text)
     if match is not None:
         value, unit = float(match[1]), match[2]
@@ -86,7 +86,7 @@ def is_number(text: str) -> bool:
 
 
 def moment(key: str, text: str, now: dt.datetime) -> tuple[dt.datetime, bool]:
-    """A date, or an age as 7d; True for an age, whose comparison goes the other way round. Raises Invalid."""
+    """Return a date, or an age as 7d; True for an age, whose comparison goes the other way round. Raises Invalid."""
     match = _NUMBER.fullmatch(text)
     try:
         if match is not None and match[2] in _SECONDS:

@@ -90,7 +90,7 @@ class HomePages:
         self._store = master.store
 
     def read(self, caller: Caller) -> Home:
-        """What its caller's experiments and tasks do, with a bounded number of statements."""
+        """Return what its caller's experiments and tasks do, with a bounded number of statements."""
         with self._store.transaction() as session:
             e = Experiment
             mine = and_(e.owner_id == caller.user_id, ~e.archived, _seen(caller))
@@ -211,7 +211,7 @@ def _jobs(session: Session, ids: Sequence[int]) -> dict[int, _Jobs]:
 
 
 def _recent(session: Session, rows: Sequence[Experiment]) -> dict[int, list[float]]:
-    """The searcher's metric of the best trials, the newest value last."""
+    """Return the searcher's metric of the best trials, the newest value last."""
     wanted = {row.best_trial_id: row for row in rows if row.best_trial_id is not None and row.searcher_metric}
     if not wanted:
         return {}
@@ -236,7 +236,7 @@ def _recent(session: Session, rows: Sequence[Experiment]) -> dict[int, list[floa
 
 
 def _failed(session: Session, ids: Sequence[int]) -> Mapping[int, int]:
-    """The first trial of each experiment that failed."""
+    """Return the first trial of each experiment that failed."""
     if not ids:
         return {}
     query = (

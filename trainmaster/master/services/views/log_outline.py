@@ -62,7 +62,7 @@ class Outline:
         return map(Part, self.firsts, self.lasts, self.lines, self.warnings, self.errors)
 
     def part_of(self, position: int) -> tuple[Part, int]:
-        """The part that holds the line at a position, and how many of its lines come before it."""
+        """Return the part that holds the line at a position, and how many of its lines come before it."""
         at = bisect_right(self.ends, position)
         return self._part(at), position - (self.ends[at] - self.lines[at])
 
@@ -75,7 +75,7 @@ class Outline:
         return count, self._part(at)
 
     def roughly(self, line_id: int) -> int:
-        """The position of an id, as if the ids of a part had no gaps."""
+        """Return the position of an id, as if the ids of a part had no gaps."""
         count, part = self.before(line_id)
         if part is None:
             return count
@@ -122,7 +122,7 @@ class Outlines:
         self._kept: OrderedDict[Hashable, Outline] = OrderedDict()
 
     def read(self, session: Session, task_id: str, where: LogFilter) -> Outline:
-        """The outline of a task's lines that fit `where`, up to the newest line that the session sees."""
+        """Return the outline of a task's lines that fit `where`, up to the newest line that the session sees."""
         t = task_logs.c
         ends = select(func.min(t.id), func.max(t.id)).where(t.task_id == task_id)
         began, newest = session.execute(ends).one()

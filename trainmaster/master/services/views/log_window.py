@@ -86,8 +86,9 @@ class LogWindows:
         bins: int,
         only_matches: bool = False,
     ) -> LogExcerpt:
-        """The lines around a place among those that fit `where`. Its search text marks lines; with `only_matches` it
-        selects them. Matches are counted where `bins` are wanted: counting reads more than finding."""
+        """Return the lines around a place among those that fit `where`. Its search text marks lines; with
+        `only_matches` it selects them. Matches are counted where `bins` are wanted: counting reads more than
+        finding."""
         shown = where if only_matches else replace(where, search_text="")
         searching = bool(where.search_text)
         with self._store.transaction() as session:
@@ -125,7 +126,7 @@ class LogWindows:
 
     # -- the place ----------------------------------------------------------------------------------------------------
     def _focus(self, task_id: str, shown: LogFilter, where: LogFilter, place: LogPlace, outline: Outline) -> int | None:
-        """The id of the line that a window is around; None: it lies at the end."""
+        """Return the id of the line that a window is around; None: it lies at the end."""
         if place.find is Find.ERROR:
             return self._first_error(task_id, shown, outline.newest)
         if place.find is not None:
@@ -161,7 +162,7 @@ class LogWindows:
         return self._last(task_id, where, newest) if found is None else found
 
     def _first_error(self, task_id: str, shown: LogFilter, newest: int) -> int | None:
-        """The first line of level ERROR or above, or the first traceback if it comes earlier."""
+        """Return the first line of level ERROR or above, or the first traceback if it comes earlier."""
         levels = [level for level in ("ERROR", "CRITICAL") if not shown.levels or level in shown.levels]
         found = self._first(task_id, replace(shown, levels=levels), 0, newest) if levels else None
         traceback = None

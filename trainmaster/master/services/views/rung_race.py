@@ -116,7 +116,7 @@ class _Times:
 
 
 def _stops(session: Session, experiment_id: int) -> dict[int, tuple[int, float]]:
-    """The last decision of the search to stop each trial: the event's id and its time."""
+    """Return the last decision of the search to stop each trial: the event's id and its time."""
     query = (
         select(Story.trial_id, Story.id, Story.at)
         .ext(distinct_on(Story.trial_id))

@@ -54,7 +54,7 @@ class SlotUsage:
         self._store = master.store
 
     def between(self, after: dt.datetime, before: dt.datetime) -> Iterator[Use]:
-        """The attempts that held slots in that time, in order of start. Raises Invalid."""
+        """Yield the attempts that held slots in that time, in order of start. Raises Invalid."""
         if before <= after:
             raise Invalid("The end of the time must lie after its beginning.")
         a = Allocation
@@ -122,7 +122,7 @@ class SlotUsage:
         return found
 
     def live_attempts(self, workspaces: frozenset[int] | None) -> list[tuple[Allocation, str, Any, Any]]:
-        """Attempts that have not ended, with a name, and with the priority and the ports of their experiment or task;
+        """Attempt that have not ended, with a name, and with the priority and the ports of their experiment or task;
         of these workspaces, or of all. Scripts search the names of trials for their experiment's number."""
         trial = func.format("Trial %s (Experiment %s)", Trial.id, Trial.experiment_id)
         name = case((Trial.id.is_not(None), trial), else_=Standalone.description)
@@ -170,7 +170,7 @@ def _next(day: dt.date, monthly: bool) -> dt.date:
 
 
 def _shares(use: Use, monthly: bool) -> Iterator[tuple[dt.date, float]]:
-    """The seconds of an attempt in each day or month."""
+    """Yield the seconds of an attempt in each day or month."""
     at = use.start.astimezone(dt.UTC)
     end = use.end.astimezone(dt.UTC)
     while at < end:

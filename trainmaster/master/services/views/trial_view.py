@@ -58,7 +58,7 @@ class TrialViews:
         self._trials = Trials(master)
 
     def read(self, trial_id: int) -> TrialView:
-        """Raises NotFound."""
+        """Raise NotFound."""
         with self._store.transaction() as session:
             series.one_moment(session)
             row, experiment, username, workspace_id = _row(session, trial_id)

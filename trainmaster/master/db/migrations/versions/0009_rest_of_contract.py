@@ -22,7 +22,7 @@ def _time(name: str, *, given: bool = False) -> sa.Column[dt.datetime]:
 
 
 def _belongs(table: str, column: str, target: str) -> sa.ForeignKeyConstraint:
-    """A row goes with what it belongs to."""
+    """Return a row goes with what it belongs to."""
     name = op.f(f"fk_{table}_{column}_{target.split('.')[0]}")
     return sa.ForeignKeyConstraint([column], [target], name=name, ondelete="CASCADE")
 
