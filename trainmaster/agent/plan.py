@@ -28,7 +28,7 @@ class Local:
     interrupted: bool = False  # the engine was restarted while it ran
 
 
-class Deed(enum.Enum):
+class ActionKind(enum.Enum):
     START = "start"
     DELIVER = "deliver"
     HAND_IN = "hand in"
@@ -37,7 +37,7 @@ class Deed(enum.Enum):
 
 @dataclass(frozen=True)
 class Action:
-    deed: Deed
+    kind: ActionKind
     token: str
     order: ContainerOrder | None = None
     deliveries: tuple[Delivery, ...] = field(default=())
@@ -53,7 +53,7 @@ def plan(orders: Orders, local: Mapping[str, Local]) -> list[Action]:
     for token in orders.forget:
         known = local.get(token, Local(token))
         if not known.busy and (known.seen is not None or known.started is not None or token in local):
-            actions.append(Action(Deed.REMOVE, token))
+            actions.append(Action(ActionKind.REMOVE, token))
     return actions
 
 
@@ -62,21 +62,21 @@ def _about(order: ContainerOrder, known: Local) -> Iterable[Action]:
     if seen is None:
         state = state_of(known, order)
         if state is ContainerState.PREPARING and not STOPS & set(order.deliver):
-            yield Action(Deed.START, order.token, order)
+            yield Action(ActionKind.START, order.token, order)
         elif state is ContainerState.GONE and not known.handed_in:
-            yield Action(Deed.HAND_IN, order.token, order)
+            yield Action(ActionKind.HAND_IN, order.token, order)
     elif seen.job_id != order.job_id:
         return  # the report shows what is here, and the master decides
     elif seen.status == "created":
         if not known.failure and not STOPS & set(order.deliver):
-            yield Action(Deed.START, order.token, order)
+            yield Action(ActionKind.START, order.token, order)
     elif seen.ended:
         if not known.handed_in:
-            yield Action(Deed.HAND_IN, order.token, order)
+            yield Action(ActionKind.HAND_IN, order.token, order)
     else:
         due = tuple(each for each in order.deliver if each not in known.delivered)
         if due:
-            yield Action(Deed.DELIVER, order.token, order, due)
+            yield Action(ActionKind.DELIVER, order.token, order, due)
 
 
 def state_of(known: Local, order: ContainerOrder | None) -> ContainerState:

@@ -19,12 +19,12 @@ from trainmaster.client.master import Master
 from trainmaster.client.patience import Patience
 from trainmaster.client.transport import Transport
 
-# verb -> (the message when it is done, help, aliases)
-STEER: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "pause": ("Paused", "pause: trials save their work and release their resources", ()),
-    "activate": ("Activated", "continue a paused experiment", ("unpause",)),
-    "cancel": ("Canceled", "stop gracefully: trials save their work first", ()),
-    "kill": ("Killed", "stop at once", ()),
+# verb -> (its call, the message when it is done, help, aliases)
+STATE_VERBS: dict[str, tuple[Callable[[Master, int], None], str, str, tuple[str, ...]]] = {
+    "pause": (Master.pause, "Paused", "pause: trials save their work and release their resources", ()),
+    "activate": (Master.activate, "Activated", "continue a paused experiment", ("unpause",)),
+    "cancel": (Master.cancel, "Canceled", "stop gracefully: trials save their work first", ()),
+    "kill": (Master.kill, "Killed", "stop at once", ()),
 }
 ENDING = ("cancel", "kill")
 FOUND_COLUMNS = ("name", "state", "progress", "trials", "metric", "best", "user", "started", "duration", "labels")
@@ -74,8 +74,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     _add_id(p)
     p.add_argument("--polling-interval", type=seconds, default=1.0, metavar="SECONDS", help="default: %(default)s")
-    for verb, (_, text, aliases) in STEER.items():
-        _add_id(verbs.add(verb, _steer(verb), text, f"det experiment {verb} 1", aliases))
+    for verb, (_, _, text, aliases) in STATE_VERBS.items():
+        _add_id(verbs.add(verb, _change_state(verb), text, f"det experiment {verb} 1", aliases))
     p = verbs.add("delete", _delete, "delete an experiment with its checkpoints", "det experiment delete 1 --yes")
     _add_id(p)
     p.add_argument("--yes", action="store_true", help="do not ask")
@@ -339,7 +339,9 @@ def _wait(args: argparse.Namespace) -> int:
     return 0
 
 
-def _steer(verb: str) -> Callable[[argparse.Namespace], None]:
+def _change_state(verb: str) -> Callable[[argparse.Namespace], None]:
+    call, done, *_ = STATE_VERBS[verb]
+
     def run(args: argparse.Namespace) -> None:
         master = connect(args)
         if verb in ENDING:
@@ -347,8 +349,8 @@ def _steer(verb: str) -> Callable[[argparse.Namespace], None]:
             if experiment.ended_for_good:
                 print(f"Experiment {experiment.id} has already ended: {experiment.state}.")
                 return
-        master.steer(args.experiment_id, verb)
-        print(f"{STEER[verb][0]} experiment {args.experiment_id}")
+        call(master, args.experiment_id)
+        print(f"{done} experiment {args.experiment_id}")
 
     return run
 

@@ -106,12 +106,12 @@ def _add_id(parser: argparse.ArgumentParser) -> None:
 
 
 def _archive(args: argparse.Namespace) -> None:
-    Experiments(session(args)).steer(args.experiment_id, "archive")
+    Experiments(session(args)).archive(args.experiment_id)
     print(f"Archived experiment {args.experiment_id}")
 
 
 def _unarchive(args: argparse.Namespace) -> None:
-    Experiments(session(args)).steer(args.experiment_id, "unarchive")
+    Experiments(session(args)).unarchive(args.experiment_id)
     print(f"Unarchived experiment {args.experiment_id}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli import render
@@ -51,12 +50,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("-w", "--workspace-name", required=True, help="the other workspace")
     p = verbs.add(
         "archive",
-        _steer("archive", "Archived"),
+        _archive,
         "make a model read-only and hide it from lists",
         "det model archive cats",
     )
     _add_name(p)
-    p = verbs.add("unarchive", _steer("unarchive", "Unarchived"), "undo `archive`", "det model unarchive cats")
+    p = verbs.add("unarchive", _unarchive, "undo `archive`", "det model unarchive cats")
     _add_name(p)
     p = verbs.add("delete", _delete, "delete a model with its versions", "det model delete cats")
     _add_name(p)
@@ -150,12 +149,14 @@ def _move(args: argparse.Namespace) -> None:
     print(f"Moved model {args.name} to workspace {args.workspace_name}")
 
 
-def _steer(verb: str, done: str) -> Callable[[argparse.Namespace], None]:
-    def run(args: argparse.Namespace) -> None:
-        ModelRegistry(session(args)).steer_model(args.name, verb)
-        print(f"{done} model {args.name}")
+def _archive(args: argparse.Namespace) -> None:
+    ModelRegistry(session(args)).archive_model(args.name)
+    print(f"Archived model {args.name}")
 
-    return run
+
+def _unarchive(args: argparse.Namespace) -> None:
+    ModelRegistry(session(args)).unarchive_model(args.name)
+    print(f"Unarchived model {args.name}")
 
 
 def _delete(args: argparse.Namespace) -> None:

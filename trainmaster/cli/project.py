@@ -121,18 +121,15 @@ def _edit(args: argparse.Namespace) -> None:
 
 
 def _archive(args: argparse.Namespace) -> None:
-    _steer(args, "archive")
+    master = Organisation(session(args))
+    master.archive_project(master.project(args.workspace_name, args.project_name)["id"])
     print(f"Archived project {args.project_name}")
 
 
 def _unarchive(args: argparse.Namespace) -> None:
-    _steer(args, "unarchive")
-    print(f"Unarchived project {args.project_name}")
-
-
-def _steer(args: argparse.Namespace, verb: str) -> None:
     master = Organisation(session(args))
-    master.steer_project(master.project(args.workspace_name, args.project_name)["id"], verb)
+    master.unarchive_project(master.project(args.workspace_name, args.project_name)["id"])
+    print(f"Unarchived project {args.project_name}")
 
 
 def _move(args: argparse.Namespace) -> None:

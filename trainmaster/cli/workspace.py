@@ -14,12 +14,16 @@ from trainmaster.cli.verbs import Verbs, add_order, add_paging, confirmed, natur
 from trainmaster.client.organisation import Organisation
 from trainmaster.client.users import Users
 
-# verb -> (the message when it is done, help)
-STEER = {
-    "archive": ("Archived", "make a workspace read-only and hide it from lists, with its projects"),
-    "unarchive": ("Unarchived", "undo `archive`"),
-    "pin": ("Pinned", "show a workspace at the top of your web page"),
-    "unpin": ("Unpinned", "undo `pin`"),
+# verb -> (its call, the message when it is done, help)
+FLAG_VERBS = {
+    "archive": (
+        Organisation.archive_workspace,
+        "Archived",
+        "make a workspace read-only and hide it from lists, with its projects",
+    ),
+    "unarchive": (Organisation.unarchive_workspace, "Unarchived", "undo `archive`"),
+    "pin": (Organisation.pin_workspace, "Pinned", "show a workspace at the top of your web page"),
+    "unpin": (Organisation.unpin_workspace, "Unpinned", "undo `pin`"),
 }
 
 if TYPE_CHECKING:
@@ -52,8 +56,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     _add_name(p)
     p.add_argument("--name", metavar="NAME", help="its new name")
     _add_settings(p)
-    for verb, (_, text) in STEER.items():
-        _add_name(verbs.add(verb, _steer(verb), text, f"det workspace {verb} vision"))
+    for verb, (_, _, text) in FLAG_VERBS.items():
+        _add_name(verbs.add(verb, _flag(verb), text, f"det workspace {verb} vision"))
     p = verbs.add("delete", _delete, "delete a workspace with all that it contains", "det workspace delete vision")
     _add_name(p)
     p.add_argument("--yes", action="store_true", help="do not ask")
@@ -163,11 +167,13 @@ def _edit(args: argparse.Namespace) -> None:
     _show(args, [changed], changed)
 
 
-def _steer(verb: str) -> Callable[[argparse.Namespace], None]:
+def _flag(verb: str) -> Callable[[argparse.Namespace], None]:
+    call, done, _ = FLAG_VERBS[verb]
+
     def run(args: argparse.Namespace) -> None:
         master = Organisation(session(args))
-        master.steer_workspace(master.workspace(args.workspace_name)["id"], verb)
-        print(f"{STEER[verb][0]} workspace {args.workspace_name}")
+        call(master, master.workspace(args.workspace_name)["id"])
+        print(f"{done} workspace {args.workspace_name}")
 
     return run
 

@@ -235,7 +235,7 @@ class Model(models.Model):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self.master.registry.steer_model(str(self.id), "archive")
+        self.master.registry.archive_model(str(self.id))
 
     def unarchive(self) -> None:
         """Undo `archive`.
@@ -245,7 +245,7 @@ class Model(models.Model):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self.master.registry.steer_model(str(self.id), "unarchive")
+        self.master.registry.unarchive_model(str(self.id))
 
     def delete(self) -> None:
         """Delete it with its versions; the checkpoints stay.

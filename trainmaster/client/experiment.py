@@ -190,7 +190,7 @@ class Experiment(models.Experiment):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self.master.steer(self.id, "pause")
+        self.master.pause(self.id)
 
     def activate(self) -> None:
         """Let it run again after a pause.
@@ -200,7 +200,7 @@ class Experiment(models.Experiment):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self.master.steer(self.id, "activate")
+        self.master.activate(self.id)
 
     def cancel(self) -> None:
         """Cancel it: its trials save a checkpoint and end.
@@ -210,7 +210,7 @@ class Experiment(models.Experiment):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self.master.steer(self.id, "cancel")
+        self.master.cancel(self.id)
 
     def kill(self) -> None:
         """End it at once, without checkpoints.
@@ -220,7 +220,7 @@ class Experiment(models.Experiment):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self.master.steer(self.id, "kill")
+        self.master.kill(self.id)
 
     def archive(self) -> None:
         """Archive it: lists leave it out unless asked for.
@@ -230,7 +230,7 @@ class Experiment(models.Experiment):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self.master.edits.steer(self.id, "archive")
+        self.master.edits.archive(self.id)
 
     def unarchive(self) -> None:
         """Undo `archive`.
@@ -240,7 +240,7 @@ class Experiment(models.Experiment):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self.master.edits.steer(self.id, "unarchive")
+        self.master.edits.unarchive(self.id)
 
     def delete(self) -> None:
         """Delete it with its checkpoints and logs. The master continues after the call has returned.

@@ -66,12 +66,11 @@ class Experiments(Resource):
         """
         return list(self._delete(f"experiments/{experiment_id}/labels/{word(label)}")["labels"])
 
-    def steer(self, experiment_id: int, verb: str) -> None:
-        """Archive an experiment, or undo that.
+    def archive(self, experiment_id: int) -> None:
+        """Archive an experiment: it becomes read-only and is left out of lists.
 
         Args:
             experiment_id: Number of the experiment.
-            verb: archive or unarchive.
 
         Raises:
             NoSuchThing: There is no such experiment.
@@ -79,7 +78,21 @@ class Experiments(Resource):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self._post(f"experiments/{experiment_id}/{verb}")
+        self._post(f"experiments/{experiment_id}/archive")
+
+    def unarchive(self, experiment_id: int) -> None:
+        """Undo the archiving of an experiment.
+
+        Args:
+            experiment_id: Number of the experiment.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._post(f"experiments/{experiment_id}/unarchive")
 
     def move(self, experiment_id: int, project_id: int) -> None:
         """Move an experiment to another project.

@@ -189,12 +189,11 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         found = self._http.request("POST", "/api/v1/experiments-search", body=body)["experiments"]
         return [Experiment.parse(one["experiment"], master=self) for one in found]
 
-    def steer(self, experiment_id: int, verb: str) -> None:
-        """Change what an experiment is doing.
+    def pause(self, experiment_id: int) -> None:
+        """Pause an experiment: its trials save their work and release their resources.
 
         Args:
             experiment_id: Number of the experiment.
-            verb: pause, activate, cancel or kill.
 
         Raises:
             NoSuchThing: There is no such experiment.
@@ -202,7 +201,49 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/{verb}", body={})
+        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/pause", body={})
+
+    def activate(self, experiment_id: int) -> None:
+        """Let a paused experiment run again.
+
+        Args:
+            experiment_id: Number of the experiment.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/activate", body={})
+
+    def cancel(self, experiment_id: int) -> None:
+        """End an experiment gracefully: its trials save their work first.
+
+        Args:
+            experiment_id: Number of the experiment.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/cancel", body={})
+
+    def kill(self, experiment_id: int) -> None:
+        """End an experiment at once.
+
+        Args:
+            experiment_id: Number of the experiment.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/kill", body={})
 
     def delete_experiment(self, experiment_id: int) -> None:
         """Delete an experiment with its checkpoints and logs. The master continues after the call has returned.

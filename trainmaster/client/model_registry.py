@@ -109,12 +109,11 @@ class ModelRegistry(Resource):
         """
         self._delete(f"models/{word(name)}")
 
-    def steer_model(self, name: str, verb: str) -> None:
-        """Archive a model, or undo that.
+    def archive_model(self, name: str) -> None:
+        """Archive a model: it becomes read-only and is left out of lists.
 
         Args:
             name: Name or number of the model.
-            verb: archive or unarchive.
 
         Raises:
             NoSuchThing: There is no such model.
@@ -122,7 +121,21 @@ class ModelRegistry(Resource):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self._post(f"models/{word(name)}/{verb}")
+        self._post(f"models/{word(name)}/archive")
+
+    def unarchive_model(self, name: str) -> None:
+        """Undo the archiving of a model.
+
+        Args:
+            name: Name or number of the model.
+
+        Raises:
+            NoSuchThing: There is no such model.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._post(f"models/{word(name)}/unarchive")
 
     def move_model(self, name: str, workspace_id: int) -> None:
         """Move a model to another workspace.

@@ -110,12 +110,11 @@ class Organisation(Resource):
         """
         return bool(self._delete(f"workspaces/{workspace_id}")["completed"])
 
-    def steer_workspace(self, workspace_id: int, verb: str) -> None:
-        """Archive or pin a workspace, or undo that.
+    def archive_workspace(self, workspace_id: int) -> None:
+        """Archive a workspace with its projects: it becomes read-only and is left out of lists.
 
         Args:
             workspace_id: Number of the workspace.
-            verb: archive, unarchive, pin or unpin.
 
         Raises:
             NoSuchThing: There is no such workspace.
@@ -123,7 +122,49 @@ class Organisation(Resource):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self._post(f"workspaces/{workspace_id}/{verb}")
+        self._post(f"workspaces/{workspace_id}/archive")
+
+    def unarchive_workspace(self, workspace_id: int) -> None:
+        """Undo the archiving of a workspace.
+
+        Args:
+            workspace_id: Number of the workspace.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._post(f"workspaces/{workspace_id}/unarchive")
+
+    def pin_workspace(self, workspace_id: int) -> None:
+        """Show a workspace at the top of the caller's web page.
+
+        Args:
+            workspace_id: Number of the workspace.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._post(f"workspaces/{workspace_id}/pin")
+
+    def unpin_workspace(self, workspace_id: int) -> None:
+        """Undo the pinning of a workspace.
+
+        Args:
+            workspace_id: Number of the workspace.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._post(f"workspaces/{workspace_id}/unpin")
 
     def pools_of(self, workspace_id: int) -> list[str]:
         """List the resource pools that a workspace may use.
@@ -242,12 +283,11 @@ class Organisation(Resource):
         """
         return bool(self._delete(f"projects/{project_id}")["completed"])
 
-    def steer_project(self, project_id: int, verb: str) -> None:
-        """Archive a project, or undo that.
+    def archive_project(self, project_id: int) -> None:
+        """Archive a project: it becomes read-only and is left out of lists.
 
         Args:
             project_id: Number of the project.
-            verb: archive or unarchive.
 
         Raises:
             NoSuchThing: There is no such project.
@@ -255,7 +295,21 @@ class Organisation(Resource):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self._post(f"projects/{project_id}/{verb}")
+        self._post(f"projects/{project_id}/archive")
+
+    def unarchive_project(self, project_id: int) -> None:
+        """Undo the archiving of a project.
+
+        Args:
+            project_id: Number of the project.
+
+        Raises:
+            NoSuchThing: There is no such project.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._post(f"projects/{project_id}/unarchive")
 
     def move_project(self, project_id: int, workspace_id: int) -> None:
         """Move a project to another workspace.

@@ -223,12 +223,11 @@ class Tasks(Resource):
         """
         return str(self._get(f"tasks/{word(task_id)}/config")["config"])
 
-    def steer(self, task_id: str, verb: Literal["pause", "unpause"]) -> None:
-        """Pause a generic task with the tasks that it started, or let them run again.
+    def pause(self, task_id: str) -> None:
+        """Pause a generic task with the tasks that it started.
 
         Args:
             task_id: Id of the task.
-            verb: pause or unpause.
 
         Raises:
             NoSuchThing: There is no such task.
@@ -236,7 +235,21 @@ class Tasks(Resource):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self._post(f"tasks/{word(task_id)}/{verb}")
+        self._post(f"tasks/{word(task_id)}/pause")
+
+    def unpause(self, task_id: str) -> None:
+        """Let a generic task run again, with the tasks that it started.
+
+        Args:
+            task_id: Id of the task.
+
+        Raises:
+            NoSuchThing: There is no such task.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._post(f"tasks/{word(task_id)}/unpause")
 
     def end(self, task_id: str, *, root: bool = False) -> None:
         """End a generic task with the tasks that it started.

@@ -431,7 +431,7 @@ def _change_settings(agent: FleetAgent, slot: int | None, *, enabled: bool, drai
 def _staged(folder: JobFolder, name: str, shared: Mapping[str, str]) -> Item:
     """Open a file of the job folder, or what the link in its place leads to. Raises OSError."""
     if name in shared and (folder.path / name).is_symlink():
-        return open_below(folder.path.parent / folder.shelf / shared[name], name)
+        return open_below(folder.path.parent / folder.cache_dir / shared[name], name)
     return open_below(folder.path, name)
 
 
