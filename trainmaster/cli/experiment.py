@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from trainmaster.cli import experiment_edit, render
 from trainmaster.cli.config_file import ConfigFile, add_override_option
+from trainmaster.cli.following import follow_first_trial, print_logs
 from trainmaster.cli.session import UsageError, connect, say
 from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, confirmed, positive, seconds
 from trainmaster.client.errors import APIError, ClientError
 from trainmaster.client.experiment import Experiment, Trial
 from trainmaster.client.master import Master
-from trainmaster.client.patience import Patience
 from trainmaster.client.transport import Transport
 
 # verb -> (its call, the message when it is done, help, aliases)
@@ -137,25 +136,6 @@ def _create(args: argparse.Namespace) -> int:
     else:
         print(f"Created experiment {made.id}", flush=True)
     return follow_first_trial(master, made.id) if args.follow_first_trial else 0
-
-
-def follow_first_trial(master: Master, experiment_id: int) -> int:
-    """Print the first trial's log until it ends. Raises ClientError."""
-    try:
-        print("Waiting for first trial to begin...", file=sys.stderr)
-        waiting = Patience(notice=say)
-        trial = waiting.ask(lambda: master.experiment(experiment_id)).first_trial(patience=waiting)
-        print(f"Following first trial with ID {trial.id}", file=sys.stderr)
-        for line in master.logs(trial.id, follow=True, notice=say):
-            print(line.message, end="", flush=True)
-    except KeyboardInterrupt:
-        print(
-            f"\nExperiment {experiment_id} continues. To end it, run: det experiment kill {experiment_id}",
-            file=sys.stderr,
-        )
-        raise
-    print(f"Trial log stream ended. To reopen log stream, run: det trial logs -f {trial.id}", file=sys.stderr)
-    return 0
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -320,8 +300,6 @@ def _save(folder: Path, tables: dict[str, tuple[list[str], list[list[Any]]]]) ->
 
 
 def _logs(args: argparse.Namespace) -> None:
-    from trainmaster.cli.trial import print_logs
-
     master = connect(args)
     trials = master.trials(args.experiment_id, limit=1, everything=False)
     if not trials:

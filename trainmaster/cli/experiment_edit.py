@@ -9,8 +9,9 @@ from typing import Any
 
 from trainmaster.cli import render
 from trainmaster.cli.config_file import add_override_option
+from trainmaster.cli.following import follow_first_trial
 from trainmaster.cli.session import UsageError, session
-from trainmaster.cli.verbs import Verbs, confirmed, natural, positive
+from trainmaster.cli.verbs import Verbs, add_days, confirmed, natural, positive
 from trainmaster.client.errors import ClientError
 from trainmaster.client.experiments import Experiments
 from trainmaster.client.master import Master
@@ -94,13 +95,6 @@ def _add_settings(verbs: Verbs) -> None:
     add_days(p)
 
 
-def add_days(parser: argparse.ArgumentParser) -> None:
-    """`--days N` or `--forever`."""
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--days", type=natural, metavar="N", help="days after a trial's end")
-    group.add_argument("--forever", dest="days", action="store_const", const=-1, help="do not delete them")
-
-
 def _add_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment_id", type=positive, help="the experiment's number")
 
@@ -140,8 +134,6 @@ def _continue(args: argparse.Namespace) -> int:
     print(f"Continued experiment {args.experiment_id}", flush=True)
     if not args.follow_first_trial:
         return 0
-    from trainmaster.cli.experiment import follow_first_trial
-
     return follow_first_trial(Master(http), args.experiment_id)
 
 

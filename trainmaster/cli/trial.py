@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from trainmaster.cli import render, workloads
-from trainmaster.cli.experiment_edit import add_days
-from trainmaster.cli.session import connect, say, session
+from trainmaster.cli.following import print_logs
+from trainmaster.cli.session import connect, session
 from trainmaster.cli.story import sentence
-from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, log_filters, positive
+from trainmaster.cli.verbs import Verbs, add_days, add_log_filters, add_paging, positive
 from trainmaster.client.errors import ClientError
 from trainmaster.client.experiments import Experiments
 from trainmaster.client.master import Master
@@ -99,17 +99,6 @@ def _print_head(master: Master, trial: Trial) -> None:
 
 def _logs(args: argparse.Namespace) -> None:
     print_logs(connect(args), args.trial_id, args)
-
-
-def print_logs(master: Master, trial_id: int, args: argparse.Namespace) -> None:
-    """Print the lines that the options of `add_log_filters` select. Raises UsageError and ClientError."""
-    where = log_filters(args)
-    lines = master.logs(trial_id, follow=args.follow, tail=args.tail, head=args.head, notice=say, **where)
-    for line in lines:
-        if args.json:
-            render.show_json_line(line.raw, flush=args.follow)
-        else:
-            print(line.message, end="", flush=args.follow)
 
 
 def _kill(args: argparse.Namespace) -> None:

@@ -88,6 +88,13 @@ def seconds(text: str) -> float:
     return value
 
 
+def add_days(parser: argparse.ArgumentParser) -> None:
+    """Add `--days N` and `--forever`."""
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument("--days", type=natural, metavar="N", help="days after a trial's end")
+    group.add_argument("--forever", dest="days", action="store_const", const=-1, help="do not delete them")
+
+
 def add_paging(parser: argparse.ArgumentParser, limit: int) -> None:
     parser.add_argument("--limit", type=positive, default=limit, help="entries per page (default: %(default)s)")
     parser.add_argument("--offset", type=int, default=0, help="entries to skip; negative counts from the end")

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from trainmaster.client.address import canonical_url
 from trainmaster.client.errors import ClientError
-from trainmaster.client.transport import canonical_url
 
 VERSION = 2
 MARKS = "client-marks.json"
