@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 
 class ModelRegistry(Resource):
-    """Models, their versions, and templates. A model is given by name or number."""
+    """Models, their versions, and templates. A model is given by name or number.
+
+    Arguments of several calls:
+        model, name: Name or number of the model.
+        name: Name of the template.
+        number: Number of the version.
+    """
 
     # -- models ---------------------------------------------------------------------------------------------------
 
@@ -23,26 +29,17 @@ class ModelRegistry(Resource):
 
         Returns:
             The models that match.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._all("models", "models", **query)
 
     def model(self, name: str) -> wire.Model:
         """Get a model.
 
-        Args:
-            name: Name or number of the model.
-
         Returns:
             The model.
 
         Raises:
             NoSuchThing: There is no such model.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         found: wire.Model = self._get(f"models/{word(name)}")["model"]
         return found
@@ -52,10 +49,6 @@ class ModelRegistry(Resource):
 
         Returns:
             The labels, most used first.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._get("model/labels")["labels"])
 
@@ -68,10 +61,6 @@ class ModelRegistry(Resource):
 
         Returns:
             The model.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         found: wire.Model = self._post("models", {"name": name, **given(**fields)}, retry=False)["model"]
         return found
@@ -80,7 +69,6 @@ class ModelRegistry(Resource):
         """Change a model.
 
         Args:
-            model: Name or number of the model.
             fields: name, description, notes, labels, metadata. None is not sent.
 
         Returns:
@@ -89,8 +77,6 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such model.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         found: wire.Model = self._patch(f"models/{word(model)}", given(**fields))["model"]
         return found
@@ -98,42 +84,27 @@ class ModelRegistry(Resource):
     def delete_model(self, name: str) -> None:
         """Delete a model with its versions; the checkpoints stay.
 
-        Args:
-            name: Name or number of the model.
-
         Raises:
             NoSuchThing: There is no such model.
             NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete(f"models/{word(name)}")
 
     def archive_model(self, name: str) -> None:
         """Archive a model: it becomes read-only and is left out of lists.
 
-        Args:
-            name: Name or number of the model.
-
         Raises:
             NoSuchThing: There is no such model.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post(f"models/{word(name)}/archive")
 
     def unarchive_model(self, name: str) -> None:
         """Undo the archiving of a model.
 
-        Args:
-            name: Name or number of the model.
-
         Raises:
             NoSuchThing: There is no such model.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post(f"models/{word(name)}/unarchive")
 
@@ -141,47 +112,33 @@ class ModelRegistry(Resource):
         """Move a model to another workspace.
 
         Args:
-            name: Name or number of the model.
             workspace_id: Number of the workspace.
 
         Raises:
             NoSuchThing: There is no such model or workspace.
             NotAllowed: The caller may not move it there.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post(f"models/{word(name)}/move", {"destinationWorkspaceId": workspace_id})
 
     def versions(self, name: str) -> list[wire.ModelVersion]:
         """List the versions of a model.
 
-        Args:
-            name: Name or number of the model.
-
         Returns:
             The versions, newest first.
 
         Raises:
             NoSuchThing: There is no such model.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._all(f"models/{word(name)}/versions", "modelVersions", orderBy="ORDER_BY_DESC")
 
     def version(self, name: str, number: int) -> wire.ModelVersion:
         """Get one version of a model.
 
-        Args:
-            name: Name or number of the model.
-            number: Number of the version.
-
         Returns:
             The version.
 
         Raises:
             NoSuchThing: There is no such model or version.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         found: wire.ModelVersion = self._get(f"models/{word(name)}/versions/{number}")["modelVersion"]
         return found
@@ -190,7 +147,6 @@ class ModelRegistry(Resource):
         """Register a checkpoint as the model's next version.
 
         Args:
-            model: Name or number of the model.
             checkpoint: Id of the checkpoint.
             fields: name, comment, notes, labels, metadata. None is not sent.
 
@@ -200,8 +156,6 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such model or checkpoint.
             NotAllowed: The caller may not change the model.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"checkpointUuid": checkpoint, **given(**fields)}
         found: wire.ModelVersion = self._post(f"models/{word(model)}/versions", body, retry=False)["modelVersion"]
@@ -211,8 +165,6 @@ class ModelRegistry(Resource):
         """Change a version.
 
         Args:
-            model: Name or number of the model.
-            number: Number of the version.
             fields: name, comment, notes, labels, metadata. None is not sent.
 
         Returns:
@@ -221,8 +173,6 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such model or version.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         found: wire.ModelVersion = self._patch(f"models/{word(model)}/versions/{number}", given(**fields))[
             "modelVersion"
@@ -232,15 +182,9 @@ class ModelRegistry(Resource):
     def delete_version(self, name: str, number: int) -> None:
         """Delete a version; the checkpoint stays.
 
-        Args:
-            name: Name or number of the model.
-            number: Number of the version.
-
         Raises:
             NoSuchThing: There is no such model or version.
             NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete(f"models/{word(name)}/versions/{number}")
 
@@ -251,26 +195,17 @@ class ModelRegistry(Resource):
 
         Returns:
             The templates.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._all("templates", "templates")
 
     def template(self, name: str) -> wire.Template:
         """Get a template.
 
-        Args:
-            name: Name of the template.
-
         Returns:
             The template.
 
         Raises:
             NoSuchThing: There is no such template.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         found: wire.Template = self._get(f"templates/{word(name)}")["template"]
         return found
@@ -279,7 +214,6 @@ class ModelRegistry(Resource):
         """Create a template.
 
         Args:
-            name: Name of the template.
             config: The configuration that it holds.
             workspace_id: Number of its workspace; 0 for the default.
 
@@ -289,8 +223,6 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such workspace.
             NotAllowed: The caller may not create templates there.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"name": name, "config": config, "workspaceId": workspace_id}
         found: wire.Template = self._post(f"templates/{word(name)}", body, retry=False)["template"]
@@ -300,7 +232,6 @@ class ModelRegistry(Resource):
         """Create a template, or replace the configuration of an existing one.
 
         Args:
-            name: Name of the template.
             config: The configuration that it holds.
 
         Returns:
@@ -308,8 +239,6 @@ class ModelRegistry(Resource):
 
         Raises:
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         found: wire.Template = self._put(f"templates/{word(name)}", {"name": name, "config": config})["template"]
         return found
@@ -318,7 +247,6 @@ class ModelRegistry(Resource):
         """Replace the configuration of a template.
 
         Args:
-            name: Name of the template.
             config: The new configuration.
 
         Returns:
@@ -327,8 +255,6 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such template.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         found: wire.Template = self._patch(f"templates/{word(name)}", config)["template"]
         return found
@@ -336,13 +262,8 @@ class ModelRegistry(Resource):
     def delete_template(self, name: str) -> None:
         """Delete a template.
 
-        Args:
-            name: Name of the template.
-
         Raises:
             NoSuchThing: There is no such template.
             NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete(f"templates/{word(name)}")
