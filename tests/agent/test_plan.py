@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.agent.plan import Action, ActionKind, Local, plan, reports
-from trainmaster.agent.seen import Seen
+from trainmaster.agent.plan import Action, ActionKind, ListedContainer, Local, plan, reports
 from trainmaster.agent_protocol.messages import Blame, ContainerOrder, ContainerReport, ContainerState, Delivery, Orders
 
 
@@ -19,8 +18,8 @@ def orders(*containers: ContainerOrder, forget: tuple[str, ...] = ()) -> Orders:
     return Orders(revision="r", containers=containers, forget=forget)
 
 
-def seen(status: str, code: int | None = None, job_id: str = "j1") -> Seen:
-    return Seen("c1", "t1", job_id, 0, 1, (0,), status, code)
+def seen(status: str, code: int | None = None, job_id: str = "j1") -> ListedContainer:
+    return ListedContainer("c1", "t1", job_id, 0, 1, (0,), status, code)
 
 
 def kinds(orders_: Orders, known: Local | None) -> list[ActionKind]:

@@ -1,5 +1,6 @@
 """Pure decisions of an agent: its next actions and its report, from the master's orders and the containers on the
-host."""
+host.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +8,30 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from trainmaster.agent.seen import Seen
 from trainmaster.agent_protocol.messages import Blame, ContainerOrder, ContainerReport, ContainerState, Delivery, Orders
+
+
+@dataclass(frozen=True)
+class ListedContainer:
+    """A container of this agent, as the engine lists it. Times are epoch seconds."""
+
+    id: str
+    token: str
+    job_id: str
+    node_rank: int
+    num_nodes: int
+    slot_ids: tuple[int, ...]
+    status: str  # created, running, paused, restarting, removing, exited, dead
+    exit_code: int | None = None
+    oom: bool = False
+    error: str = ""
+    started_at: float | None = None
+    finished_at: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("exited", "dead")
+
 
 STOPS = frozenset({Delivery.TERMINATE, Delivery.KILL})
 
@@ -18,7 +41,7 @@ class Local:
     """All that this host knows of one job."""
 
     token: str
-    seen: Seen | None = None
+    seen: ListedContainer | None = None
     started: str | None = None  # the job id under which a container was started here
     busy: bool = False  # an action for it is under way
     failure: str = ""
