@@ -73,7 +73,7 @@ class Engine:
         """List all containers of this agent, ended ones too."""
         with _engine_errors():
             listed = self._api().containers(all=True, filters={"label": f"{LABEL_AGENT}={self._agent_id}"})
-        found = []
+        containers = []
         for entry in listed:
             if LABEL_TOKEN not in entry["Labels"]:
                 continue
@@ -82,21 +82,21 @@ class Engine:
                 continue
             if seen.ended:
                 self._inspected[entry["Id"]] = seen
-            found.append(seen)
+            containers.append(seen)
         known = {entry["Id"] for entry in listed}
         self._inspected = {key: seen for key, seen in self._inspected.items() if key in known}
-        return found
+        return containers
 
     def _inspect(self, container: str) -> ListedContainer | None:
         """Inspect one container; None when it no longer exists."""
         with _engine_errors():
             try:
-                found = self._api().inspect_container(container)
+                facts = self._api().inspect_container(container)
             except errors.NotFound:
                 return None
-        labels, state = found["Config"]["Labels"], found["State"]
+        labels, state = facts["Config"]["Labels"], facts["State"]
         return ListedContainer(
-            id=found["Id"],
+            id=facts["Id"],
             token=labels[LABEL_TOKEN],
             job_id=labels.get(LABEL_JOB, ""),
             node_rank=int(labels.get(LABEL_RANK, 0)),

@@ -120,7 +120,7 @@ def state_of(known: Local, order: ContainerOrder | None) -> ContainerState:
 def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport, ...]:
     """Return the reports for the master: every container that is here, and every one that it ordered."""
     ordered = {order.token: order for order in orders.containers}
-    found = []
+    reports = []
     for token in sorted({*local, *ordered}):
         known, order = local.get(token, Local(token)), ordered.get(token)
         seen = known.seen
@@ -134,7 +134,7 @@ def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport
         failure, blame = known.failure, known.blame
         if stopped and state is ContainerState.PREPARING:
             state, failure = ContainerState.FAILED, "It was ended before its container was started."
-        found.append(
+        reports.append(
             ContainerReport(
                 token=token,
                 job_id=seen.job_id if seen else order.job_id if order else known.started or "",
@@ -153,7 +153,7 @@ def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport
                 handed_in=known.handed_in or state is ContainerState.FAILED,
             )
         )
-    return tuple(found)
+    return tuple(reports)
 
 
 def _message(known: Local, state: ContainerState) -> str:

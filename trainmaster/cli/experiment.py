@@ -167,7 +167,7 @@ def list_in_project(args: argparse.Namespace, http: Transport, project_id: int) 
 def _show_list(
     args: argparse.Namespace, master: Master, *, project_id: int | None = None, projects: bool = False
 ) -> None:
-    found = master.experiments(
+    experiments = master.experiments(
         users=[] if args.all else [str(master.whoami()["username"])],
         archived=None if args.all else False,
         project_id=project_id,
@@ -188,15 +188,15 @@ def _show_list(
             render.Moment(e.ended or ""),
             e.resource_pool,
         ]
-        for e in found
+        for e in experiments
     ]
     if projects:
         headers = ["Workspace", "Project", *headers]
-        rows = [[e.workspace, e.project, *row] for e, row in zip(found, rows, strict=True)]
+        rows = [[e.workspace, e.project, *row] for e, row in zip(experiments, rows, strict=True)]
     if args.all:
         headers.append("Archived")
-        rows = [[*row, e.archived] for e, row in zip(found, rows, strict=True)]
-    render.show(args, headers, rows, [e.raw for e in found])
+        rows = [[*row, e.archived] for e, row in zip(experiments, rows, strict=True)]
+    render.show(args, headers, rows, [e.raw for e in experiments])
 
 
 def _describe(args: argparse.Namespace) -> None:
@@ -343,7 +343,7 @@ def _delete(args: argparse.Namespace) -> int:
 
 
 def _list_trials(args: argparse.Namespace) -> None:
-    found = connect(args).trials(
+    trials = connect(args).trials(
         args.experiment_id, limit=args.limit, offset=args.offset, everything=args.pages == "all"
     )
     headers = ["Trial ID", "State", "H-Params", "Started", "Ended", "# of Batches", "Best Metric", "Restarts"]
@@ -358,13 +358,13 @@ def _list_trials(args: argparse.Namespace) -> None:
             t.best_metric,
             t.restarts,
         ]
-        for t in found
+        for t in trials
     ]
-    render.show(args, headers, rows, [t.raw for t in found])
+    render.show(args, headers, rows, [t.raw for t in trials])
 
 
 def _list_checkpoints(args: argparse.Namespace) -> None:
-    found = connect(args).checkpoints(args.experiment_id, best=args.best)
+    checkpoints = connect(args).checkpoints(args.experiment_id, best=args.best)
     headers = ["Trial ID", "# of Batches", "State", "Validation Metric", "UUID", "Resources", "Size"]
     rows = [
         [
@@ -376,9 +376,9 @@ def _list_checkpoints(args: argparse.Namespace) -> None:
             sorted(c.resources),
             render.Bytes(c.size),
         ]
-        for c in found
+        for c in checkpoints
     ]
-    render.show(args, headers, rows, [c.raw for c in found])
+    render.show(args, headers, rows, [c.raw for c in checkpoints])
 
 
 def _config(args: argparse.Namespace) -> None:
@@ -392,8 +392,8 @@ def _config(args: argparse.Namespace) -> None:
 def _download(args: argparse.Namespace) -> None:
     from trainmaster.cli.checkpoint import copy_to
 
-    found = connect(args).checkpoints(args.experiment_id, best=args.top_n)
-    if not found:
+    checkpoints = connect(args).checkpoints(args.experiment_id, best=args.top_n)
+    if not checkpoints:
         raise ClientError(f"Experiment {args.experiment_id} has no checkpoint.")
-    for checkpoint in found:
+    for checkpoint in checkpoints:
         copy_to(checkpoint, args.output_dir / checkpoint.uuid, quiet=args.quiet)

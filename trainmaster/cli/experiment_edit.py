@@ -204,17 +204,17 @@ def _set_gc_policy(args: argparse.Namespace) -> int:
     master = Experiments(session(args))
     policy = (args.save_experiment_best, args.save_trial_best, args.save_trial_latest)
     if not args.yes:
-        found = master.preview_gc(args.experiment_id, *policy)
-        headers = ["Trial ID", "# of Batches", "State", f"Metric ({found['metric_name']})", "UUID"]
+        preview = master.preview_gc(args.experiment_id, *policy)
+        headers = ["Trial ID", "# of Batches", "State", f"Metric ({preview['metric_name']})", "UUID"]
         rows = [
             [
                 c["TrialID"],
                 c["StepsCompleted"],
                 c["State"],
-                (c["ValidationMetrics"] or {}).get(found["metric_name"]),
+                (c["ValidationMetrics"] or {}).get(preview["metric_name"]),
                 c["UUID"],
             ]
-            for c in found["checkpoints"]
+            for c in preview["checkpoints"]
         ]
         if rows:
             print(f"This policy deletes these checkpoints:\n\n{render.table(headers, rows)}\n")

@@ -104,8 +104,8 @@ def _version_table(versions: list[wire.ModelVersion]) -> tuple[list[str], list[l
 
 def _list(args: argparse.Namespace) -> None:
     names = args.workspace_names.split(",") if args.workspace_names else None
-    found = ModelRegistry(session(args)).models(workspaceNames=names, **order(args))
-    render.show(args, *_table(found), found)
+    models = ModelRegistry(session(args)).models(workspaceNames=names, **order(args))
+    render.show(args, *_table(models), models)
 
 
 def _create(args: argparse.Namespace) -> None:
@@ -129,8 +129,8 @@ def _describe(args: argparse.Namespace) -> None:
 
 
 def _list_versions(args: argparse.Namespace) -> None:
-    found = ModelRegistry(session(args)).versions(args.name)
-    render.show(args, *_version_table(found), found)
+    versions = ModelRegistry(session(args)).versions(args.name)
+    render.show(args, *_version_table(versions), versions)
 
 
 def _register(args: argparse.Namespace) -> None:

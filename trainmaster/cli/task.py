@@ -67,7 +67,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    found = ClusterView(session(args)).tasks()
+    tasks = ClusterView(session(args)).tasks()
     headers = ["Task ID", "Allocation ID", "Name", "Slots Needed", "Registered Time", "State", "Nodes", "Resource Pool"]
     rows = [
         [
@@ -80,9 +80,9 @@ def _list(args: argparse.Namespace) -> None:
             [entry["resourcesId"] for entry in task["resources"]],
             task["resourcePool"],
         ]
-        for task in found
+        for task in tasks
     ]
-    render.show(args, headers, rows, found)
+    render.show(args, headers, rows, tasks)
 
 
 def _logs(args: argparse.Namespace) -> None:
@@ -129,11 +129,11 @@ def _made(args: argparse.Namespace, task_id: str) -> None:
 
 
 def _config(args: argparse.Namespace) -> None:
-    found = json.loads(connect(args).tasks.config(args.task_id))
+    data = json.loads(connect(args).tasks.config(args.task_id))
     if args.json:
-        render.show_json(found)
+        render.show_json(data)
     else:
-        print(render.yaml(found), end="")
+        print(render.yaml(data), end="")
 
 
 def _pause(args: argparse.Namespace) -> None:

@@ -120,10 +120,10 @@ def _download(args: argparse.Namespace) -> None:
         if checkpoint.trial_id != args.trial_id:
             raise ClientError(f"Checkpoint {args.uuid} does not belong to trial {args.trial_id}.")
     else:
-        found = master.trial_checkpoints(args.trial_id, best=args.best)
-        if not found:
+        checkpoints = master.trial_checkpoints(args.trial_id, best=args.best)
+        if not checkpoints:
             raise ClientError(f"Trial {args.trial_id} has no checkpoint.")
-        checkpoint = found[0] if args.best else found[-1]
+        checkpoint = checkpoints[0] if args.best else checkpoints[-1]
     copy_to(checkpoint, args.output_dir or Path("checkpoints") / checkpoint.uuid, quiet=args.quiet)
 
 

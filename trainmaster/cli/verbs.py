@@ -125,14 +125,14 @@ def read_mapping(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ClientError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise ClientError(f"{path} is not a mapping of keys to values.")
-    return found
+    return data
 
 
 def add_log_filters(parser: argparse.ArgumentParser) -> None:

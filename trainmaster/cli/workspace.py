@@ -104,12 +104,12 @@ def _storage(args: argparse.Namespace) -> dict[str, Any] | None:
     if args.checkpoint_storage_config is None:
         return None
     try:
-        found = json.loads(args.checkpoint_storage_config)
+        data = json.loads(args.checkpoint_storage_config)
     except ValueError as error:
         raise UsageError(f"--checkpoint-storage-config is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise UsageError("--checkpoint-storage-config must be a JSON object")
-    return found
+    return data
 
 
 def _show(args: argparse.Namespace, workspaces: list[wire.Workspace], raw: Any) -> None:
@@ -125,10 +125,10 @@ def _show(args: argparse.Namespace, workspaces: list[wire.Workspace], raw: Any) 
 
 
 def _list(args: argparse.Namespace) -> None:
-    found = Organisation(session(args)).workspaces(
+    workspaces = Organisation(session(args)).workspaces(
         limit=args.limit, offset=args.offset, everything=args.pages == "all", **order(args)
     )
-    _show(args, found, found)
+    _show(args, workspaces, workspaces)
 
 
 def _list_pools(args: argparse.Namespace) -> None:
@@ -156,14 +156,14 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _describe(args: argparse.Namespace) -> None:
-    found = Organisation(session(args)).workspace(args.workspace_name)
-    _show(args, [found], found)
+    workspace = Organisation(session(args)).workspace(args.workspace_name)
+    _show(args, [workspace], workspace)
 
 
 def _edit(args: argparse.Namespace) -> None:
     master = Organisation(session(args))
-    found = master.workspace(args.workspace_name)
-    changed = master.edit_workspace(found["id"], name=args.name, **_settings(args))
+    workspace = master.workspace(args.workspace_name)
+    changed = master.edit_workspace(workspace["id"], name=args.name, **_settings(args))
     _show(args, [changed], changed)
 
 
@@ -180,11 +180,11 @@ def _flag(verb: str) -> Callable[[argparse.Namespace], None]:
 
 def _delete(args: argparse.Namespace) -> int:
     master = Organisation(session(args))
-    found = master.workspace(args.workspace_name)
+    workspace = master.workspace(args.workspace_name)
     question = f"Delete the workspace {args.workspace_name} with all its projects and experiments?"
     if not confirmed(args, question):
         print("Nothing was deleted.")
         return 1
-    gone = master.delete_workspace(found["id"])
+    gone = master.delete_workspace(workspace["id"])
     print(f"Deleted workspace {args.workspace_name}" if gone else f"Deletion of {args.workspace_name} is in progress")
     return 0

@@ -153,10 +153,10 @@ class Model(models.Model):
         """
         if number is not None:
             return _version(self.master, self.master.registry.version(str(self.id), number))
-        found = self.versions()
-        if not found:
+        versions = self.versions()
+        if not versions:
             raise ClientError(f"The model {self.name!r} has no version yet.")
-        return found[0]
+        return versions[0]
 
     def edit(self, **fields: Any) -> Model:
         """Change how it is described.

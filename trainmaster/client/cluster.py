@@ -81,8 +81,8 @@ class ClusterView(Resource):
         Returns:
             The attempts, oldest first.
         """
-        found: dict[str, Json] = self._get("tasks")["allocationIdToSummary"]
-        return sorted(found.values(), key=lambda task: str(task["registeredTime"]))
+        tasks: dict[str, Json] = self._get("tasks")["allocationIdToSummary"]
+        return sorted(tasks.values(), key=lambda task: str(task["registeredTime"]))
 
     def task_log(
         self,

@@ -42,8 +42,8 @@ class Experiment(models.Experiment):
     @property
     def config(self) -> models.Json:
         """The configuration that it runs with, with all defaults filled in."""
-        found: models.Json = self.raw["config"]
-        return found
+        config: models.Json = self.raw["config"]
+        return config
 
     def wait(self, interval: float = 2.0, *, patience: float | None = None) -> Experiment:
         """Wait until the experiment has ended, in whatever state.
@@ -83,8 +83,8 @@ class Experiment(models.Experiment):
         """
         waiting = patience or Patience()
         while True:
-            if found := waiting.ask(lambda: self.master.trials(self.id, limit=1, everything=False)):
-                return found[0]
+            if trials := waiting.ask(lambda: self.master.trials(self.id, limit=1, everything=False)):
+                return trials[0]
             if waiting.ask(self.reload).ended_for_good:
                 raise ClientError(f"Experiment {self.id} ended without a trial.")
             time.sleep(interval)
@@ -111,10 +111,10 @@ class Experiment(models.Experiment):
         Raises:
             ClientError: No checkpoint has a metric.
         """
-        found = self.checkpoints(best=1)
-        if not found:
+        checkpoints = self.checkpoints(best=1)
+        if not checkpoints:
             raise ClientError(f"Experiment {self.id} has no checkpoint with a metric.")
-        return found[0]
+        return checkpoints[0]
 
     def metrics(self, group: str = "") -> Iterator[models.MetricsReport]:
         """Read the metrics of all its trials, trial by trial in order of steps. As `Master.metrics`."""
@@ -241,10 +241,10 @@ class Trial(models.Trial):
         Raises:
             ClientError: It has no checkpoint.
         """
-        found = self.checkpoints()
-        if not found:
+        checkpoints = self.checkpoints()
+        if not checkpoints:
             raise ClientError(f"Trial {self.id} has no checkpoint.")
-        return found[-1]
+        return checkpoints[-1]
 
     def best_checkpoint(self) -> Checkpoint:
         """Get its best checkpoint by the searcher's metric.
@@ -255,10 +255,10 @@ class Trial(models.Trial):
         Raises:
             ClientError: It has no checkpoint.
         """
-        found = self.checkpoints(best=True)
-        if not found:
+        checkpoints = self.checkpoints(best=True)
+        if not checkpoints:
             raise ClientError(f"Trial {self.id} has no checkpoint.")
-        return found[0]
+        return checkpoints[0]
 
     def story(self) -> list[models.StoryEvent]:
         """Get its story: events and decisions. As `Master.story`."""

@@ -176,8 +176,8 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         wanted = json.dumps(written(where, archived=archived))
         body = {"filter": wanted, "sort": sort, "projectId": project_id, "limit": limit}
-        found = self._http.request("POST", "/api/v1/experiments-search", body=body)["experiments"]
-        return [Experiment.parse(one["experiment"], master=self) for one in found]
+        experiments = self._http.request("POST", "/api/v1/experiments-search", body=body)["experiments"]
+        return [Experiment.parse(one["experiment"], master=self) for one in experiments]
 
     def pause(self, experiment_id: int) -> None:
         """Pause an experiment: its trials save their work and release their resources.
@@ -248,8 +248,8 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
             NoSuchThing: There is no such experiment.
         """
         path = f"/api/v1/experiments/{experiment_id}/trials"
-        found = self._pages(path, "trials", {"sortBy": sort_by}, limit, offset, everything)
-        return [Trial.parse(raw, master=self) for raw in found]
+        trials = self._pages(path, "trials", {"sortBy": sort_by}, limit, offset, everything)
+        return [Trial.parse(raw, master=self) for raw in trials]
 
     def count_trials(self, experiment_id: int, states: Sequence[str] = ()) -> int:
         """Count the trials of an experiment.
@@ -282,11 +282,11 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         path = f"/api/v1/experiments/{experiment_id}/checkpoints"
         if best is not None:
             query = {"sortByAttr": "SORT_BY_SEARCHER_METRIC", "limit": best}
-            found = self._http.request("GET", path, query=query)["checkpoints"]
-            return [Checkpoint.parse(raw, master=self) for raw in found]
+            checkpoints = self._http.request("GET", path, query=query)["checkpoints"]
+            return [Checkpoint.parse(raw, master=self) for raw in checkpoints]
         query = {"sortByAttr": "SORT_BY_END_TIME"}
-        found = self._pages(path, "checkpoints", query, PAGE, 0, True)
-        return [Checkpoint.parse(raw, master=self) for raw in found]
+        checkpoints = self._pages(path, "checkpoints", query, PAGE, 0, True)
+        return [Checkpoint.parse(raw, master=self) for raw in checkpoints]
 
     def trial_checkpoints(self, trial_id: int, *, best: bool = False) -> list[Checkpoint]:
         """List the checkpoints of a trial whose files exist.

@@ -41,8 +41,8 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such model.
         """
-        found: wire.Model = self._get(f"models/{word(name)}")["model"]
-        return found
+        model: wire.Model = self._get(f"models/{word(name)}")["model"]
+        return model
 
     def labels(self) -> list[str]:
         """List the labels of all models.
@@ -62,8 +62,8 @@ class ModelRegistry(Resource):
         Returns:
             The model.
         """
-        found: wire.Model = self._post("models", {"name": name, **given(**fields)}, retry=False)["model"]
-        return found
+        model: wire.Model = self._post("models", {"name": name, **given(**fields)}, retry=False)["model"]
+        return model
 
     def edit_model(self, model: str, /, **fields: Any) -> wire.Model:
         """Change a model.
@@ -140,8 +140,8 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such model or version.
         """
-        found: wire.ModelVersion = self._get(f"models/{word(name)}/versions/{number}")["modelVersion"]
-        return found
+        version: wire.ModelVersion = self._get(f"models/{word(name)}/versions/{number}")["modelVersion"]
+        return version
 
     def register(self, model: str, checkpoint: str, /, **fields: Any) -> wire.ModelVersion:
         """Register a checkpoint as the model's next version.
@@ -158,8 +158,8 @@ class ModelRegistry(Resource):
             NotAllowed: The caller may not change the model.
         """
         body = {"checkpointUuid": checkpoint, **given(**fields)}
-        found: wire.ModelVersion = self._post(f"models/{word(model)}/versions", body, retry=False)["modelVersion"]
-        return found
+        version: wire.ModelVersion = self._post(f"models/{word(model)}/versions", body, retry=False)["modelVersion"]
+        return version
 
     def edit_version(self, model: str, number: int, /, **fields: Any) -> wire.ModelVersion:
         """Change a version.
@@ -174,10 +174,10 @@ class ModelRegistry(Resource):
             NoSuchThing: There is no such model or version.
             NotAllowed: The caller may not change it.
         """
-        found: wire.ModelVersion = self._patch(f"models/{word(model)}/versions/{number}", given(**fields))[
+        version: wire.ModelVersion = self._patch(f"models/{word(model)}/versions/{number}", given(**fields))[
             "modelVersion"
         ]
-        return found
+        return version
 
     def delete_version(self, name: str, number: int) -> None:
         """Delete a version; the checkpoint stays.
@@ -207,8 +207,8 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such template.
         """
-        found: wire.Template = self._get(f"templates/{word(name)}")["template"]
-        return found
+        template: wire.Template = self._get(f"templates/{word(name)}")["template"]
+        return template
 
     def create_template(self, name: str, config: Json, workspace_id: int = 0) -> wire.Template:
         """Create a template.
@@ -225,8 +225,8 @@ class ModelRegistry(Resource):
             NotAllowed: The caller may not create templates there.
         """
         body = {"name": name, "config": config, "workspaceId": workspace_id}
-        found: wire.Template = self._post(f"templates/{word(name)}", body, retry=False)["template"]
-        return found
+        template: wire.Template = self._post(f"templates/{word(name)}", body, retry=False)["template"]
+        return template
 
     def put_template(self, name: str, config: Json) -> wire.Template:
         """Create a template, or replace the configuration of an existing one.
@@ -240,8 +240,8 @@ class ModelRegistry(Resource):
         Raises:
             NotAllowed: The caller may not change it.
         """
-        found: wire.Template = self._put(f"templates/{word(name)}", {"name": name, "config": config})["template"]
-        return found
+        template: wire.Template = self._put(f"templates/{word(name)}", {"name": name, "config": config})["template"]
+        return template
 
     def set_template(self, name: str, config: Json) -> wire.Template:
         """Replace the configuration of a template.
@@ -256,8 +256,8 @@ class ModelRegistry(Resource):
             NoSuchThing: There is no such template.
             NotAllowed: The caller may not change it.
         """
-        found: wire.Template = self._patch(f"templates/{word(name)}", config)["template"]
-        return found
+        template: wire.Template = self._patch(f"templates/{word(name)}", config)["template"]
+        return template
 
     def delete_template(self, name: str) -> None:
         """Delete a template.

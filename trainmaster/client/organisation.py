@@ -53,10 +53,10 @@ class Organisation(Resource):
         Raises:
             NoSuchThing: There is no such workspace.
         """
-        found: list[wire.Workspace] = self._get("workspaces", nameCaseSensitive=name)["workspaces"]
-        if not found:
+        workspaces: list[wire.Workspace] = self._get("workspaces", nameCaseSensitive=name)["workspaces"]
+        if not workspaces:
             raise NoSuchThing(404, f"There is no workspace {name!r}; `det workspace list` shows those there are.")
-        return found[0]
+        return workspaces[0]
 
     def create_workspace(self, name: str, **fields: Any) -> wire.Workspace:
         """Create a workspace.
@@ -71,8 +71,10 @@ class Organisation(Resource):
         Raises:
             NotAllowed: The caller may not create workspaces.
         """
-        found: wire.Workspace = self._post("workspaces", {"name": name, **given(**fields)}, retry=False)["workspace"]
-        return found
+        workspace: wire.Workspace = self._post("workspaces", {"name": name, **given(**fields)}, retry=False)[
+            "workspace"
+        ]
+        return workspace
 
     def edit_workspace(self, workspace_id: int, **fields: Any) -> wire.Workspace:
         """Change a workspace.
@@ -87,8 +89,8 @@ class Organisation(Resource):
             NoSuchThing: There is no such workspace.
             NotAllowed: The caller may not change it.
         """
-        found: wire.Workspace = self._patch(f"workspaces/{workspace_id}", given(**fields))["workspace"]
-        return found
+        workspace: wire.Workspace = self._patch(f"workspaces/{workspace_id}", given(**fields))["workspace"]
+        return workspace
 
     def delete_workspace(self, workspace_id: int) -> bool:
         """Delete a workspace with all that is in it.
@@ -202,8 +204,8 @@ class Organisation(Resource):
             NotAllowed: The caller may not create projects there.
         """
         body = {"name": name, "workspaceId": workspace_id, **given(**fields)}
-        found: wire.Project = self._post(f"workspaces/{workspace_id}/projects", body, retry=False)["project"]
-        return found
+        project: wire.Project = self._post(f"workspaces/{workspace_id}/projects", body, retry=False)["project"]
+        return project
 
     def edit_project(self, project_id: int, **fields: Any) -> wire.Project:
         """Change a project.
@@ -218,8 +220,8 @@ class Organisation(Resource):
             NoSuchThing: There is no such project.
             NotAllowed: The caller may not change it.
         """
-        found: wire.Project = self._patch(f"projects/{project_id}", given(**fields))["project"]
-        return found
+        project: wire.Project = self._patch(f"projects/{project_id}", given(**fields))["project"]
+        return project
 
     def delete_project(self, project_id: int) -> bool:
         """Delete a project with its experiments.

@@ -64,8 +64,8 @@ class Policies(Resource):
         Raises:
             NotAllowed: The caller may not set it.
         """
-        found = self._get("master/cluster_message")["clusterMessage"]
-        return None if found is None else dict(found)
+        message = self._get("master/cluster_message")["clusterMessage"]
+        return None if message is None else dict(message)
 
     def set_message(self, text: str, start: str, end: str | None = None, duration: str | None = None) -> None:
         """Set the banner. For administrators.

@@ -106,8 +106,8 @@ class SessionCalls(Resource):
         Returns:
             The user, with the API's fields.
         """
-        found: wire.User = self._http.request("GET", "/api/v1/me")["user"]
-        return found
+        user: wire.User = self._http.request("GET", "/api/v1/me")["user"]
+        return user
 
     def users(self) -> list[wire.User]:
         """List all users.

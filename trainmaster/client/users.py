@@ -32,8 +32,8 @@ class Users(Resource):
         Raises:
             NoSuchThing: There is no such user.
         """
-        found: wire.User = self._get(f"users/{word(name)}/by-username")["user"]
-        return found
+        user: wire.User = self._get(f"users/{word(name)}/by-username")["user"]
+        return user
 
     def me(self) -> wire.User:
         """Get the user of the session.
@@ -41,8 +41,8 @@ class Users(Resource):
         Returns:
             The user.
         """
-        found: wire.User = self._get("me")["user"]
-        return found
+        user: wire.User = self._get("me")["user"]
+        return user
 
     def create(self, name: str, password: str | None, *, admin: bool = False, remote: bool = False) -> wire.User:
         """Create a user. For administrators.
@@ -61,8 +61,8 @@ class Users(Resource):
         body: Json = {"user": {"username": name, "admin": admin, "active": True, "remote": remote}}
         if password is not None:
             body |= {"password": hashed(password), "isHashed": True}
-        found: wire.User = self._post("users", body, retry=False)["user"]
-        return found
+        user: wire.User = self._post("users", body, retry=False)["user"]
+        return user
 
     def edit(self, user_id: int, **fields: Any) -> wire.User:
         """Change a user.
@@ -77,8 +77,8 @@ class Users(Resource):
             NoSuchThing: There is no such user.
             NotAllowed: The caller may not change it.
         """
-        found: wire.User = self._patch(f"users/{user_id}", given(**fields))["user"]
-        return found
+        user: wire.User = self._patch(f"users/{user_id}", given(**fields))["user"]
+        return user
 
     def set_password(self, user_id: int, password: str, *, old: str | None = None, end_tokens: bool = False) -> None:
         """Set a user's password; the user's other sessions end.
@@ -119,10 +119,10 @@ class Users(Resource):
         Raises:
             NoSuchThing: There is no such group.
         """
-        found = self.groups(name=name)
-        if not found:
+        groups = self.groups(name=name)
+        if not groups:
             raise NoSuchThing(404, f"There is no group {name!r}; `det user-group list` shows those there are.")
-        return dict(self._get(f"groups/{found[0]['group']['groupId']}")["group"])
+        return dict(self._get(f"groups/{groups[0]['group']['groupId']}")["group"])
 
     def create_group(self, name: str, users: Sequence[int]) -> Json:
         """Create a group. For administrators.
@@ -318,5 +318,5 @@ class Users(Resource):
             NotAllowed: The caller may not change it.
         """
         body = given(tokenId=token_id, description=description, setRevoked=revoke or None)
-        found: wire.TokenInfo = self._patch(f"tokens/{token_id}", body)["tokenInfo"]
-        return found
+        token: wire.TokenInfo = self._patch(f"tokens/{token_id}", body)["tokenInfo"]
+        return token

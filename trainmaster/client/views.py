@@ -154,13 +154,13 @@ class Views(Resource):
             NoSuchThing: There is no such experiment.
         """
         path = f"experiments/{experiment_id}/rungs"
-        found = self._x1(path, limit=RACE_PAGE)
-        while len(found["rows"]) < found["total"]:
-            more = self._x1(path, limit=RACE_PAGE, after=len(found["rows"]))["rows"]
+        race = self._x1(path, limit=RACE_PAGE)
+        while len(race["rows"]) < race["total"]:
+            more = self._x1(path, limit=RACE_PAGE, after=len(race["rows"]))["rows"]
             if not more:
                 break
-            found["rows"] += more
-        return _read(RungRace, found)
+            race["rows"] += more
+        return _read(RungRace, race)
 
     def experiment_checkpoints(self, experiment_id: int) -> CheckpointTable:
         """List the checkpoints of an experiment.

@@ -119,8 +119,8 @@ def _open_cache_dir(root: int, cache_dir: str, make: bool = True) -> int:
         folder = os.open(cache_dir, SUBFOLDER, dir_fd=root)
     except (NotADirectoryError, PermissionError):
         raise ForeignCache("%s is not a folder of this account" % cache_dir) from None
-    found = os.fstat(folder)
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    status = os.fstat(folder)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         os.close(folder)
         raise ForeignCache("%s belongs to another account, or is open to others" % cache_dir)
     return folder
