@@ -99,7 +99,7 @@ def latencies(reports: int = REPORTS) -> Sample:
         page.wait_for_function("reports => window.seen.at(-1)?.[0] === reports", arg=reports, timeout=reports * 3_000)
         seen: list[tuple[float, float]] = page.evaluate("window.seen")
         called = [line.split() for line in times.read_text().splitlines()][:reports]
-        client.steer(number, "kill")
+        client.kill(number)
         wait_ended(client, number)
     shown = [next(moment for place, moment in seen if place >= int(steps)) - float(at) for steps, at in called]
     return Sample([seconds * 1000 for seconds in shown[1:]])  # the first one draws the first chart

@@ -84,7 +84,7 @@ class Demo:
     def _end_experiments(self, master: Master) -> None:
         live = [e for e in master.experiments(archived=None) if not e.ended_for_good]
         for experiment in live:
-            master.steer(experiment.id, "kill")
+            master.kill(experiment.id)
         deadline = time.monotonic() + LEAVE_DEADLINE
         while live and time.monotonic() < deadline:
             time.sleep(0.2)

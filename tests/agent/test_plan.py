@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.agent.plan import Action, Deed, Local, plan, reports
-from trainmaster.agent.seen import Seen
+from trainmaster.agent.plan import Action, ActionKind, ListedContainer, Local, plan, reports
 from trainmaster.agent_protocol.messages import Blame, ContainerOrder, ContainerReport, ContainerState, Delivery, Orders
 
 
@@ -19,12 +18,12 @@ def orders(*containers: ContainerOrder, forget: tuple[str, ...] = ()) -> Orders:
     return Orders(revision="r", containers=containers, forget=forget)
 
 
-def seen(status: str, code: int | None = None, job_id: str = "j1") -> Seen:
-    return Seen("c1", "t1", job_id, 0, 1, (0,), status, code)
+def seen(status: str, code: int | None = None, job_id: str = "j1") -> ListedContainer:
+    return ListedContainer("c1", "t1", job_id, 0, 1, (0,), status, code)
 
 
-def deeds(orders_: Orders, known: Local | None) -> list[Deed]:
-    return [action.deed for action in plan(orders_, {"t1": known} if known else {})]
+def kinds(orders_: Orders, known: Local | None) -> list[ActionKind]:
+    return [action.kind for action in plan(orders_, {"t1": known} if known else {})]
 
 
 def said(orders_: Orders, known: Local | None) -> ContainerReport | None:
@@ -38,10 +37,10 @@ def state(orders_: Orders, known: Local | None) -> ContainerState:
 
 
 def test_what_is_ordered_and_not_there_is_started_once() -> None:
-    assert deeds(orders(order()), None) == [Deed.START]
-    assert deeds(orders(order()), Local("t1", busy=True)) == []
-    assert deeds(orders(order()), Local("t1", seen("created"))) == [Deed.START]
-    assert deeds(orders(order()), Local("t1", seen("running"), "j1")) == []
+    assert kinds(orders(order()), None) == [ActionKind.START]
+    assert kinds(orders(order()), Local("t1", busy=True)) == []
+    assert kinds(orders(order()), Local("t1", seen("created"))) == [ActionKind.START]
+    assert kinds(orders(order()), Local("t1", seen("running"), "j1")) == []
     assert state(orders(order()), None) is ContainerState.PREPARING
     assert state(orders(order()), Local("t1", busy=True)) is ContainerState.PREPARING
 
@@ -54,16 +53,16 @@ def test_what_is_ordered_and_not_there_is_started_once() -> None:
     ],
 )
 def test_what_ran_and_is_gone_is_not_started_again(ordered: ContainerOrder, known: Local | None) -> None:
-    assert deeds(orders(ordered), known) == [Deed.HAND_IN]
+    assert kinds(orders(ordered), known) == [ActionKind.HAND_IN]
     assert state(orders(ordered), known) is ContainerState.GONE
 
 
 def test_nothing_is_started_that_is_to_stop_already() -> None:
     for delivery in (Delivery.TERMINATE, Delivery.KILL):
         for known in (None, Local("t1", seen("created"))):
-            assert deeds(orders(order((delivery,))), known) == []
+            assert kinds(orders(order((delivery,))), known) == []
             assert state(orders(order((delivery,))), known) is ContainerState.FAILED
-    assert deeds(orders(order((Delivery.PREEMPT,))), None) == [Deed.START]
+    assert kinds(orders(order((Delivery.PREEMPT,))), None) == [ActionKind.START]
 
 
 def test_what_may_be_starting_has_not_been_ended_yet() -> None:
@@ -71,21 +70,21 @@ def test_what_may_be_starting_has_not_been_ended_yet() -> None:
     stopped = orders(order((Delivery.KILL,)))
     for known in (Local("t1", busy=True), Local("t1", seen("created"), busy=True)):
         assert state(stopped, known) is ContainerState.PREPARING
-        assert deeds(stopped, known) == []
-    assert deeds(stopped, Local("t1", seen("running"), "j1")) == [Deed.DELIVER]
+        assert kinds(stopped, known) == []
+    assert kinds(stopped, Local("t1", seen("running"), "j1")) == [ActionKind.DELIVER]
 
 
 def test_each_signal_is_delivered_once_and_to_what_runs_only() -> None:
     both = order((Delivery.PREEMPT, Delivery.TERMINATE))
     running = Local("t1", seen("running"), "j1", delivered=frozenset({Delivery.PREEMPT}))
-    assert plan(orders(both), {"t1": running}) == [Action(Deed.DELIVER, "t1", both, (Delivery.TERMINATE,))]
-    assert deeds(orders(both), Local("t1", seen("exited", 0), "j1", handed_in=True)) == []
+    assert plan(orders(both), {"t1": running}) == [Action(ActionKind.DELIVER, "t1", both, (Delivery.TERMINATE,))]
+    assert kinds(orders(both), Local("t1", seen("exited", 0), "j1", handed_in=True)) == []
 
 
 def test_what_ended_is_handed_in_and_then_left_alone() -> None:
-    assert deeds(orders(order()), Local("t1", seen("exited", 3), "j1")) == [Deed.HAND_IN]
+    assert kinds(orders(order()), Local("t1", seen("exited", 3), "j1")) == [ActionKind.HAND_IN]
     done = Local("t1", seen("exited", 3), "j1", handed_in=True)
-    assert deeds(orders(order()), done) == []
+    assert kinds(orders(order()), done) == []
     report = said(orders(order()), done)
     assert report is not None
     assert (report.state, report.exit_code, report.handed_in) == (ContainerState.EXITED, 3, True)
@@ -93,30 +92,30 @@ def test_what_ended_is_handed_in_and_then_left_alone() -> None:
 
 def test_what_the_master_does_not_name_is_left_alone_and_told() -> None:
     stranger = Local("t1", seen("running"), "j1")
-    assert deeds(orders(), stranger) == []
+    assert kinds(orders(), stranger) == []
     assert state(orders(), stranger) is ContainerState.RUNNING
 
 
 def test_a_container_of_another_incarnation_is_left_to_the_master() -> None:
-    assert deeds(orders(order(job_id="j2")), Local("t1", seen("running", job_id="j1"), "j1")) == []
+    assert kinds(orders(order(job_id="j2")), Local("t1", seen("running", job_id="j1"), "j1")) == []
     report = said(orders(order(job_id="j2")), Local("t1", seen("running", job_id="j1"), "j1"))
     assert report is not None
     assert report.job_id == "j1"
 
 
 def test_what_may_be_forgotten_is_removed_once() -> None:
-    assert deeds(orders(forget=("t1",)), Local("t1", seen("exited", 0), "j1")) == [Deed.REMOVE]
-    assert deeds(orders(forget=("t1",)), Local("t1", started="j1")) == [Deed.REMOVE]
-    assert deeds(orders(forget=("t1",)), Local("t1", seen("exited", 0), "j1", busy=True)) == []
-    assert deeds(orders(forget=("t1",)), None) == []
+    assert kinds(orders(forget=("t1",)), Local("t1", seen("exited", 0), "j1")) == [ActionKind.REMOVE]
+    assert kinds(orders(forget=("t1",)), Local("t1", started="j1")) == [ActionKind.REMOVE]
+    assert kinds(orders(forget=("t1",)), Local("t1", seen("exited", 0), "j1", busy=True)) == []
+    assert kinds(orders(forget=("t1",)), None) == []
     assert said(orders(), Local("t1", started="j1", busy=True)) is None  # half removed
 
 
 def test_a_folder_made_for_a_container_that_never_was_is_told_and_removed() -> None:
-    """Its job was ended, and forgotten, between two deeds of this host."""
-    assert deeds(orders(), Local("t1")) == []
+    """Its job was ended, and forgotten, between two kinds of this host."""
+    assert kinds(orders(), Local("t1")) == []
     assert state(orders(), Local("t1")) is ContainerState.GONE
-    assert deeds(orders(forget=("t1",)), Local("t1")) == [Deed.REMOVE]
+    assert kinds(orders(forget=("t1",)), Local("t1")) == [ActionKind.REMOVE]
 
 
 def test_a_failure_is_told_with_whose_fault_it_is() -> None:

@@ -27,7 +27,7 @@ from tests.support.master import wait_for
 from trainmaster.agent.agent import Agent, AgentIdentity
 from trainmaster.agent.folders import Folders
 from trainmaster.agent.master_link import MasterUnavailable, NotGiven
-from trainmaster.agent.seen import Seen
+from trainmaster.agent.plan import ListedContainer
 from trainmaster.agent_protocol.messages import AgentReport, Orders, SlotFact
 from trainmaster.dispatchers.base import (
     ContainerSpec,
@@ -77,11 +77,11 @@ class MemoryEngine:
     def __init__(self, history: History) -> None:
         self._history = history
         self._lock = threading.Lock()
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, ListedContainer] = {}
         self._ends: dict[str, float] = {}
         self._news = False
 
-    def containers(self) -> list[Seen]:
+    def containers(self) -> list[ListedContainer]:
         dawdle()
         with self._lock:
             found = list(self._seen.values())
@@ -98,7 +98,7 @@ class MemoryEngine:
     def create(self, body: Mapping[str, Any], name: str) -> str:
         dawdle()
         with self._lock:
-            self._seen.setdefault(name, Seen(id=name, status="created", exit_code=None, **body["Labels"]))
+            self._seen.setdefault(name, ListedContainer(id=name, status="created", exit_code=None, **body["Labels"]))
         dawdle()
         return name
 

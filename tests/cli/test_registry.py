@@ -46,7 +46,7 @@ def test_templates(shell: Shell, api: Master) -> None:
     (shell.cwd / "e.yaml").write_text(text)
     made = shell.det("experiment", "create", "e.yaml", "--template", name, "--paused", "--json").json()
     assert made["config"]["max_restarts"] == 7
-    api.steer(made["id"], "kill")
+    api.kill(made["id"])
     shell.det("template", "rm", name)
     refused = shell.run("template", "create", name, "wrong.yaml")
     assert (refused.status, "not a mapping" in refused.sentence) == (1, True)

@@ -146,7 +146,9 @@ def test_detignore(tmp_path: Path, rules: str, kept: list[str], left: list[str])
     assert [path for path in left if path in sent] == []
 
 
-part = st.text(alphabet="ab.*?", min_size=1, max_size=3).filter(lambda text: text.strip("."))
+# Two stars inside a name are ordinary stars (gitignore(5)). git itself takes those of `a**/` for a leading `**/`, as it
+# compares the literal start first; so no part has them here.
+part = st.text(alphabet="ab.*?", min_size=1, max_size=3).filter(lambda text: text.strip(".") and "**" not in text)
 pattern = st.builds(
     lambda start, parts, end: start + "/".join(parts) + end,
     st.sampled_from(["", "/", "!", "**/"]),

@@ -1,4 +1,8 @@
-"""Every public method of the SDK and of the Core API documents its arguments, its result and its errors."""
+"""Every public method of the SDK and of the Core API documents its arguments, its result and its errors.
+
+In the SDK, a class documents the arguments that several of its methods have, and `Resource` the errors that any call
+may raise; a method that only calls another one names it: "As `Master.pause`."
+"""
 
 from __future__ import annotations
 
@@ -34,8 +38,7 @@ SDK = {
 }
 CORE = ("CheckpointContext", "Context", "DistributedContext", "PreemptContext", "ProfilerContext", "SearcherContext")
 CORE += ("SearcherOperation", "TrainContext", "init")
-# What compares values or closes a connection cannot fail.
-RAISES_NOTHING = {"Master.close", "Column.is_empty", "Column.is_there", "column", "hparam", "metric", "by_name"}
+GENERAL_ERRORS = ("The master does not answer, or is not ready.", "The master refuses the call.")
 NAMED_BY_THEIR_RESULT = {"Column.is_empty", "Column.is_there"}
 
 
@@ -59,15 +62,34 @@ def of_core() -> list[tuple[str, Callable[..., Any]]]:
     return [found for name in CORE for found in methods(getattr(core, name))]
 
 
+OF_CLASSES = {
+    name: found
+    for module, names in SDK.items()
+    for name in names
+    if inspect.isclass(found := getattr(importlib.import_module(f"trainmaster.client.{module}"), name))
+}
+SDK_DOCS = {
+    f"{kind}.{name}": inspect.getdoc(getattr(cls, name)) or "" for kind, cls in OF_CLASSES.items() for name in dir(cls)
+}
+
+
 def documented(docstring: str, section: str) -> str | None:
     """The text of a section; None where there is none."""
     found = re.search(rf"^(?:{section}):\n((?:(?:    .*)?\n?)*)", docstring, re.MULTILINE)
     return found.group(1) if found else None
 
 
+def complete(name: str, docstring: str) -> str:
+    """The docstring of a method of the SDK, with those of its class and of the call that it names."""
+    named = re.search(r"(?:^| )As `(\w+\.\w+)`\.$", docstring, re.MULTILINE)
+    of_class = inspect.getdoc(OF_CLASSES.get(name.partition(".")[0])) or ""
+    return "\n\n".join((docstring, complete(named[1], SDK_DOCS[named[1]]) if named else "", of_class))
+
+
 def undocumented_arguments(function: Callable[..., Any], docstring: str) -> list[str]:
-    text = documented(docstring, "Args") or ""
-    named = {name.strip() for names in re.findall(r"^    ([\w, ]+):", text, re.MULTILINE) for name in names.split(",")}
+    sections = re.findall(r"^(?:Args|Arguments of several calls):\n((?:(?:    .*)?\n?)*)", docstring, re.MULTILINE)
+    entries = re.findall(r"^    ([\w, ]+):", "\n".join(sections), re.MULTILINE)
+    named = {name.strip() for names in entries for name in names.split(",")}
     parameters = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
     return [name for name in parameters if name not in named and not name.startswith("_")]
 
@@ -83,13 +105,22 @@ def raises_itself(function: Callable[..., Any]) -> bool:
 
 @pytest.mark.parametrize(("name", "function"), of_sdk(), ids=[name for name, _ in of_sdk()])
 def test_the_sdk_documents(name: str, function: Callable[..., Any]) -> None:
-    docstring = inspect.getdoc(function) or ""
-    assert docstring, f"{name} has no docstring"
+    own = inspect.getdoc(function) or ""
+    assert own, f"{name} has no docstring"
+    docstring = complete(name, own)
     assert undocumented_arguments(function, docstring) == []
     if returns_something(function) and name not in NAMED_BY_THEIR_RESULT:
         assert documented(docstring, "Returns"), f"{name} does not document its result"
-    if name not in RAISES_NOTHING:
+    if raises_itself(function):
         assert documented(docstring, "Raises"), f"{name} does not document its errors"
+    assert [error for error in GENERAL_ERRORS if error in own] == [], "its class says so"
+
+
+def test_every_class_of_the_sdk_says_which_errors_any_call_may_raise() -> None:
+    silent = {"Column", "Condition"}  # values, without calls
+    for name, kind in OF_CLASSES.items():
+        docstrings = [inspect.getdoc(base) or "" for base in inspect.getmro(kind)]
+        assert name in silent or any("may raise MasterUnreachable" in docstring for docstring in docstrings), name
 
 
 @pytest.mark.parametrize(("name", "function"), of_core(), ids=[name for name, _ in of_core()])

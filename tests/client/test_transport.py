@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
 
 from tests.support.master import free_port
 from tests.support.scripted_server import Answer, serving
+from trainmaster.client.address import canonical_url
+from trainmaster.client.connection import Body
 from trainmaster.client.errors import APIError, ClientError, MasterUnreachable, NoSuchThing, NotAllowed, NotLoggedIn
-from trainmaster.client.transport import Transport, canonical_url
+from trainmaster.client.transport import Transport
 from trainmaster.master.db.watchdog import DatabaseUnavailable
 from trainmaster.master.http.error_envelope import stream_error
 
@@ -58,6 +62,35 @@ def test_an_address_is_completed_by_determineds_rules(written: str, meant: str) 
 def test_what_is_no_address_is_refused_with_an_example(written: str) -> None:
     with pytest.raises(ClientError, match=r"is not the address of a master; write for example http://login1:8080"):
         canonical_url(written)
+
+
+class Recorded:
+    """A connection without a network: notes requests, and gives one answer."""
+
+    def __init__(self, body: bytes) -> None:
+        self.requests: list[tuple[str, str]] = []
+        self._answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+    def send(
+        self, method: str, target: str, headers: Mapping[str, str], body: Body, *, stream: bool = False
+    ) -> HTTPResponse:
+        self.requests.append((method, target))
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.sendall(self._answer)
+            answer = HTTPResponse(ours)
+        answer.begin()
+        return answer
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_connection_can_be_replaced() -> None:
+    connection = Recorded(b'{"ok": true}')
+    with transport("https://portal.site.org/det", connection=connection) as http:
+        assert http.request("GET", "/x", query={"all": True, "none": None}) == {"ok": True}
+    assert connection.requests == [("GET", "/det/x?all=true")]
 
 
 def test_a_master_that_is_not_ready_is_asked_again() -> None:

@@ -43,7 +43,7 @@ def long(client: Reference, training: Path, truth: Master) -> Iterator[int]:
     number = create(client, training, "long.yaml")
     wait_for(lambda: any(trial.batches for trial in truth.trials(number)), "its first report")
     yield number
-    truth.steer(number, "kill")
+    truth.kill(number)
     wait_ended(truth, number)
 
 
@@ -88,7 +88,7 @@ def test_create_paused(client: Reference, training: Path, truth: Master) -> None
     number = create(client, training, "quick.yaml", "--paused")
     assert truth.experiment(number).state == "PAUSED"
     assert truth.trials(number) == [] or only_trial(truth, number).attempts == 0
-    truth.steer(number, "kill")
+    truth.kill(number)
 
 
 def test_create_and_follow_ends_with_the_experiment(client: Reference, training: Path) -> None:

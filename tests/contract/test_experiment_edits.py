@@ -96,7 +96,7 @@ def test_det_continues_a_search_and_what_began_with_anothers_weights(client: Ref
     keys = {"searcher": {"name": "grid", "metric": "error", "max_concurrent_trials": 1}, "hyperparameters": space}
     text = trainings.experiment(keys=keys)
     number = truth.create_experiment(text, files(train__py=trainings.COUNTING), activate=False).id
-    truth.steer(number, "kill")
+    truth.kill(number)
     wait_ended(truth, number)
     (said,) = batch(client, f"e continue {number}")
     assert f"Continued experiment {number}" in said.out

@@ -44,12 +44,12 @@ def staged(root: Path, token: str, release: Release) -> JobFolder:
 
 
 def place(root: Path, release: Release) -> Path:
-    return root / JobFolder(root, "det-0").shelf / release.sha256
+    return root / JobFolder(root, "det-0").cache_dir / release.sha256
 
 
 def age(root: Path, *releases: Release) -> None:
     then = time.time() - LONG_AGO
-    for path in (*(place(root, release) for release in releases), root / JobFolder(root, "det-0").shelf):
+    for path in (*(place(root, release) for release in releases), root / JobFolder(root, "det-0").cache_dir):
         os.utime(path, (then, then))
 
 
@@ -113,14 +113,14 @@ def test_a_file_that_is_not_what_its_name_says_is_written_anew(tmp_path: Path) -
 
 def test_a_folder_that_others_can_write_into_is_not_used(tmp_path: Path) -> None:
     release = Release()
-    shelf = place(tmp_path, release).parent
-    shelf.mkdir()
-    shelf.chmod(0o777)
+    cache_dir = place(tmp_path, release).parent
+    cache_dir.mkdir()
+    cache_dir.chmod(0o777)
     folder = staged(tmp_path, "det-1", release)
     assert not (folder.path / "runtime.zip").is_symlink()
     assert (folder.path / "runtime.zip").read_bytes() == CODE
-    shelf.rmdir()
-    shelf.symlink_to(tmp_path)
+    cache_dir.rmdir()
+    cache_dir.symlink_to(tmp_path)
     assert (staged(tmp_path, "det-2", release).path / "runtime.zip").read_bytes() == CODE
     assert not (folder.path / "runtime.zip").is_symlink()
 
@@ -147,11 +147,11 @@ def test_what_no_job_needs_is_removed(tmp_path: Path) -> None:
 def test_a_file_that_is_staged_while_it_is_removed_stays(tmp_path: Path) -> None:
     release = Release()
     staged(tmp_path, "det-1", release)
-    shelf = os.open(place(tmp_path, release).parent, SUBFOLDER)
+    cache_dir = os.open(place(tmp_path, release).parent, SUBFOLDER)
     try:
-        shared_files._remove(shelf, release.sha256)  # it looked unused a moment before; its last use shows otherwise
+        shared_files._remove(cache_dir, release.sha256)  # it looked unused a moment before, but it was used
     finally:
-        os.close(shelf)
+        os.close(cache_dir)
     assert (place(tmp_path, release) / "runtime.zip").read_bytes() == CODE
 
 

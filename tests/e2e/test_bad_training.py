@@ -142,17 +142,17 @@ def test_one_that_hangs_when_asked_to_leave_is_ended_and_nothing_is_charged(loca
     text = trainings.experiment(keys={"preemption_timeout": 1})
     number = master.create_experiment(text, files(train__py=DEAF)).id
     wait_for(lambda: any(trial.batches for trial in master.trials(number)), "its first report")
-    master.steer(number, "pause")
+    master.pause(number)
     trial = only_trial(master, number)
     wait_for(lambda: all(a.get("endTime") for a in master.task(trial.task_id)["allocations"]), "the job's end", 120)
     assert (only_trial(master, number).state, only_trial(master, number).restarts) == ("PAUSED", 0)
     (attempt,) = master.task(trial.task_id)["allocations"]
     assert attempt["exitReason"] == "It was asked to leave (the experiment was paused) and was ended before it did"
     assert "did not leave in time" in log_text(master, trial.id)
-    master.steer(number, "activate")
+    master.activate(number)
     wait_for(lambda: only_trial(master, number).batches == 2, "the report of the second attempt")
     assert only_trial(master, number).restarts == 0
-    master.steer(number, "kill")
+    master.kill(number)
     ended_as(master, number, "CANCELED")
 
 

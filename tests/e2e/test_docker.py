@@ -230,7 +230,7 @@ def test_an_image_that_is_not_there_is_told(hosts: Hosts) -> None:
     number = create(master, trainings.experiment(keys=keys))
     trial = wait_for(lambda: next(iter(master.trials(number)), None), "the trial")
     wait_for(lambda: "cannot be pulled" in log_text(master, trial.id), "the sentence", 60)
-    master.steer(number, "kill")
+    master.kill(number)
     ended_as(master, number, "CANCELED")
 
 
@@ -249,7 +249,7 @@ def test_a_killed_agent_adopts_its_containers_when_it_comes_back(hosts: Hosts) -
     for agent in hosts.agents:
         agent.start()
     gang = create(master, trainings.experiment(keys=keys), LOOKS)
-    master.steer(small, "cancel")
+    master.cancel(small)
     for number, state in ((small, "CANCELED"), (gang, "COMPLETED")):
         ended_as(master, number, state)
         assert all(trial.restarts == 0 for trial in master.trials(number))
@@ -307,7 +307,7 @@ def test_the_trial_of_an_agent_that_stays_away_runs_elsewhere(docker_engine: Doc
         wait_for(lambda: orphan not in running(hosts), "the end of the late container")
         assert only_trial(master, number).restarts == 0
         assert len(attempts(master, number)) == 2
-        master.steer(number, "kill")
+        master.kill(number)
         ended_as(master, number, "CANCELED")
 
 
@@ -359,7 +359,7 @@ def test_the_queue_is_shown_and_changed(hosts: Hosts) -> None:
 
     wait_for(lambda: len(taken()) == 4, "both trials on their slots")
     assert set(taken()) == set(attempts(master, blocker))
-    master.steer(blocker, "kill")
+    master.kill(blocker)
     for number in (first, second):
         ended_as(master, number, "COMPLETED")
     earlier, later = (times(log_text(master, only_trial(master, number).id)) for number in (second, first))
@@ -399,5 +399,5 @@ def test_the_published_client_of_determined_sees_and_steers_agents(hosts: Hosts,
     assert next(row["Priority"] for row in theirs.rows("job", "list") if row["ID"] == job.job_id) == "7"
     theirs.det("job", "update-batch", f"{job.job_id}.priority=8")
     assert next(row["Priority"] for row in theirs.rows("job", "list") if row["ID"] == job.job_id) == "8"
-    master.steer(number, "kill")
+    master.kill(number)
     ended_as(master, number, "CANCELED")

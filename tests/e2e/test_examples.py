@@ -107,16 +107,16 @@ def test_an_example_that_is_paused_goes_on_where_it_was(
     master = slurm_master.client()
     number = begin_endless(master, training, image_of(training, request))
     wait_beyond(master, number, 0)
-    master.steer(number, "pause")
+    master.pause(number)
     wait_for(lambda: master.experiment(number).state == "PAUSED" and not running(master, number), "the end of the job")
     trial = only_trial(master, number)
     assert [checkpoint.steps_completed for checkpoint in master.checkpoints(number)] == [trial.batches], log_text(
         master, trial.id
     )
     saved = trial.batches
-    master.steer(number, "activate")
+    master.activate(number)
     wait_beyond(master, number, saved)
-    master.steer(number, "cancel")
+    master.cancel(number)
     ended_as(master, number, "CANCELED")
     trial = only_trial(master, number)
     assert (trial.attempts, trial.restarts) == (2, 0), log_text(master, trial.id)

@@ -52,7 +52,7 @@ def test_a_search_whose_first_trials_fail_alike_is_paused_once(local: MasterProc
     assert "No module named 'no_such_package'" in reason
     logs = [log_text(master, trial.id) for trial in master.trials(number)]
     assert sum("so the search is paused" in log for log in logs) == 1
-    master.steer(number, "activate")
+    master.activate(number)
     ended_as(master, number, "ERROR")
     assert len(master.trials(number)) == 8
 

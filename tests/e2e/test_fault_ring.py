@@ -273,7 +273,7 @@ def test_a_controller_that_hangs_dies_and_loses_its_memory(forgets_soon: Cluster
         assert jobs_of(master, lost) & jobs_of(master, number)
         # What left no trace is not ended by that alone (only by 300 s of silence); ending it ends nobody else.
         assert {trial.state for trial in master.trials(lost)} == {"ACTIVE"}
-        master.steer(lost, "kill")
+        master.kill(lost)
         ended_as(master, lost, "CANCELED")
         spoiled.nothing_is_lost_or_doubled(master, number, epochs=20)
 

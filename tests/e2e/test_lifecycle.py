@@ -47,13 +47,13 @@ def test_pausing_saves_and_activating_goes_on_from_there(local: MasterProcess) -
     master = local.client()
     number = create(master, trainings.experiment(epochs=10, stay_at=2))
     wait_for_steps(master, number, 2)
-    master.steer(number, "pause")
+    master.pause(number)
     assert master.experiment(number).state == "PAUSED"
     wait_for(lambda: all(a.get("endTime") for a in allocations(master, number)), "the job to leave")
     assert only_trial(master, number).state == "PAUSED"
     saved = only_trial(master, number).batches
     assert master.checkpoints(number)[0].steps_completed == saved
-    master.steer(number, "activate")
+    master.activate(number)
     ended_as(master, number, "COMPLETED")
     trial = only_trial(master, number)
     assert trial.restarts == 0
@@ -71,7 +71,7 @@ def test_an_experiment_created_paused_waits(local: MasterProcess) -> None:
     made = master.create_experiment(trainings.experiment(epochs=1), files(train__py=trainings.COUNTING), activate=False)
     assert made.state == "PAUSED"
     assert allocations(master, made.id) == []
-    master.steer(made.id, "activate")
+    master.activate(made.id)
     ended_as(master, made.id, "COMPLETED")
 
 
@@ -79,7 +79,7 @@ def test_cancelling_lets_the_trial_save_first(local: MasterProcess) -> None:
     master = local.client()
     number = create(master, trainings.experiment(epochs=100_000))
     wait_for_steps(master, number, 2)
-    master.steer(number, "cancel")
+    master.cancel(number)
     ended_as(master, number, "CANCELED")
     trial = only_trial(master, number)
     assert trial.state == "CANCELED"
@@ -91,7 +91,7 @@ def test_killing_ends_it_at_once(local: MasterProcess, deaf: bool) -> None:
     master = local.client()
     number = create(master, trainings.experiment(epochs=100_000, deaf=deaf))
     wait_for_steps(master, number, 2)
-    master.steer(number, "kill")
+    master.kill(number)
     ended_as(master, number, "CANCELED")
     assert only_trial(master, number).state == "CANCELED"
 
@@ -115,7 +115,7 @@ def test_a_trial_that_does_not_listen_is_ended_after_its_time(local: MasterProce
     master = local.client()
     number = create(master, trainings.experiment(epochs=100_000, deaf=True, keys={"preemption_timeout": 1}))
     wait_for_steps(master, number, 1)
-    master.steer(number, "cancel")
+    master.cancel(number)
     ended_as(master, number, "CANCELED")
     assert "did not leave in time" in log_text(master, only_trial(master, number).id)
 
@@ -248,9 +248,9 @@ def test_a_command_that_does_not_fit_is_told(local: MasterProcess) -> None:
     number = create(master, trainings.experiment(epochs=1))
     wait_ended(master, number)
     with pytest.raises(APIError, match="COMPLETED and cannot be paused") as refused:
-        master.steer(number, "pause")
+        master.pause(number)
     assert refused.value.status == 409
-    master.steer(number, "kill")  # what has ended is as dead as was asked for
+    master.kill(number)  # what has ended is as dead as was asked for
 
 
 def test_an_experiment_that_limits_itself_holds_no_more_slots_than_it_may(local: MasterProcess) -> None:
@@ -285,7 +285,7 @@ def test_what_jobs_say_themselves_waits_for_no_look_at_the_scheduler(own_master:
     ended_as(master, number, "COMPLETED", 90)
     number = create(master, trainings.experiment(epochs=6000))
     wait_for_steps(master, number, 1)
-    master.steer(number, "pause")
+    master.pause(number)
     trial = only_trial(master, number)
     wait_for(lambda: master.trial(trial.id).state == "PAUSED" and not _live(master, trial.id), "the end of its attempt")
 

@@ -71,7 +71,7 @@ def test_a_job_that_waits_goes_to_another_pool_and_runs_there(hosts: Hosts) -> N
     assert only_trial(master, waits).restarts == 0
     assert master.experiment(waits).raw["resourcePool"] == "two"
     assert not master.experiment(blocker).ended_for_good
-    master.steer(blocker, "kill")
+    master.kill(blocker)
     ended_as(master, blocker, "CANCELED")
 
 

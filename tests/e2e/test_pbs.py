@@ -144,7 +144,7 @@ def test_a_trial_is_a_batch_job_of_the_user(pbs_master: MasterProcess, pbs_site:
     assert "Job_Name = det-" in shown
     assert pbs_master.password not in shown
     assert "SESSION_TOKEN" not in shown
-    master.steer(number, "cancel")
+    master.cancel(number)
     ended_as(master, number, "CANCELED", 180)
     assert only_trial(master, number).batches == master.checkpoints(number)[0].steps_completed
 

@@ -165,7 +165,7 @@ def test_trials_over_ssh_survive_a_cut_and_a_master_that_moves_and_are_cancelled
     assert (trial.attempts, trial.restarts) == (1, 0)
     assert validations(master, [trial.id]) == {trial.id: list(range(1, 151))}
     assert f"I am {pbs_site.user}" in log_text(master, trial.id)
-    master.steer(second, "cancel")
+    master.cancel(second)
     ended_as(master, second, "CANCELED", STARTS)
     assert only_trial(master, second).batches == master.checkpoints(second)[0].steps_completed
 
@@ -199,7 +199,7 @@ def test_two_people_run_as_themselves(by_sudo: Served, pbs_site: PbsSite) -> Non
         seen = only_trial(master, made[account]).batches
         wait_for(lambda m=master, a=account, n=seen: only_trial(m, made[a]).batches > n, f"{account}'s next report")
         assert f"I am {account}" in log_text(master, only_trial(master, made[account]).id)
-        master.steer(made[account], "kill")
+        master.kill(made[account])
         ended_as(master, made[account], "CANCELED", STARTS)
     wait_for(lambda: not set(ids.values()) & alive(pbs_site), "the end of both jobs", STARTS)
 

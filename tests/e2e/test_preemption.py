@@ -141,10 +141,10 @@ def test_a_trial_whose_job_an_administrator_holds_waits_until_it_is_released(
     text = went_on_once(master, released[0])
     assert text.count("starting after epoch") == 2
     assert len(allocations(master, paused[0])) == 1
-    master.steer(paused[0], "pause")
+    master.pause(paused[0])
     wait_for(lambda: "JobState=CANCELLED" in shown(cluster, paused[1]), "the end of the job", 90)
     wait_for(lambda: allocations(master, paused[0])[0].get("endTime"), "the end of the attempt", 90)
-    master.steer(paused[0], "activate")
+    master.activate(paused[0])
     went_on_once(master, paused[0])
 
 

@@ -185,10 +185,10 @@ def pause_and_go_on(begun: Begun, name: str, after: int) -> int:
     master, number = begun.master.client(), begun.numbers[name]
     wait_for(lambda: any(trial.batches >= after for trial in master.trials(number)), f"step {after}", 120)
     trial = only_trial(master, number)
-    master.steer(number, "pause")
+    master.pause(number)
     wait_for(lambda: master.task(trial.task_id)["allocations"][-1].get("endTime"), "the end of the attempt")
     assert master.experiment(number).state == "PAUSED"
-    master.steer(number, "activate")
+    master.activate(number)
     return max(checkpoint.steps_completed for checkpoint in master.checkpoints(number))
 
 

@@ -67,7 +67,7 @@ def test_a_reload_adds_and_removes_clusters_while_jobs_go_on(own_master: MasterP
     wait_for(lambda: pools(master) == {"default": 3}, "the changed pool")
     saved = only_trial(master, runs).batches
     assert only_trial(master, runs).state == "ACTIVE"
-    master.steer(runs, "pause")
+    master.pause(runs)
     wait_for(lambda: only_trial(master, runs).state == "PAUSED", "the pause")
     trial = only_trial(master, runs)
     assert (trial.restarts, trial.batches >= saved) == (0, True)
@@ -98,7 +98,7 @@ def test_what_is_wrong_changes_nothing(own_master: MasterProcess, tmp_path: Path
     reload(own_master, TWO.replace("slots: 4", "slots: 2") + "port: 1\n", "port: the change takes effect when")
     wait_for(lambda: pools(master)["default"] == 2, "the changed pool")
     assert only_trial(master, runs).state == "ACTIVE"
-    master.steer(runs, "kill")
+    master.kill(runs)
     ended_as(master, runs, "CANCELED")
     reload(own_master, LOCAL, "the configuration was reloaded: default")
     gone = trainings.experiment(keys={"resources": {"resource_pool": "small"}})

@@ -77,7 +77,7 @@ def test_a_long_poll_at_one_master_hears_of_a_decision_made_at_the_other(
     master = first.client()
     number = master.create_experiment(trainings.experiment(epochs=100_000), files(train__py=trainings.COUNTING)).id
     wait_for(lambda: any(t.batches >= 1 for t in master.trials(number)), "the trial to report")
-    second.client().steer(number, "cancel")
+    second.client().cancel(number)
     ended_as(master, number, "CANCELED", 30)
     assert only_trial(master, number).batches == master.checkpoints(number)[0].steps_completed
 

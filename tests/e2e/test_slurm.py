@@ -79,7 +79,7 @@ def test_a_trial_is_a_batch_job_of_the_user_in_a_container(slurm_master: MasterP
         return bool(held) and "main" in agent["resourcePools"] and agent["enabled"]
 
     wait_for(busy, "a listing of the pools with the job in it")
-    master.steer(number, "cancel")
+    master.cancel(number)
     ended_as(master, number, "CANCELED")
     assert only_trial(master, number).batches == master.checkpoints(number)[0].steps_completed
 

@@ -133,7 +133,7 @@ def test_an_image_that_went_missing_says_so(slurm_master: MasterProcess, place: 
     text = trainings.experiment(keys={"environment": {"image": str(image)}, "max_restarts": 3})
     number = master.create_experiment(text, files(train__py=LATE), activate=False).id
     image.unlink()
-    master.steer(number, "activate")
+    master.activate(number)
     said = reason(master, number)
     assert said.startswith("The container image cannot be read on the node: ")
     assert str(image) in said

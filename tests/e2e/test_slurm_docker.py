@@ -137,7 +137,7 @@ def test_a_killed_job_leaves_no_container(
     for pid in processes:
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: name not in batch_engine.containers(), "the end of the container", 20)
-    master.steer(number, "kill")
+    master.kill(number)
     ended_as(master, number, "CANCELED")
 
 

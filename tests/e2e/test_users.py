@@ -183,7 +183,7 @@ def test_neither_of_two_people_sees_what_is_the_others(
         trial = only_trial(master, made[account]).id
         wait_for(lambda m=master, t=trial, a=account: f"I am {a}" in log_text(m, t), f"{account}'s log")
     for account, master in people.items():
-        master.steer(made[account], "cancel")
+        master.cancel(made[account])
     for account, master in people.items():
         ended_as(master, made[account], "CANCELED")
 
@@ -246,7 +246,7 @@ def test_a_job_under_our_token_of_somebody_else_is_left_alone(
         wait_for(lambda: "of tmbob instead of tmalice" in process.log.read_text(), "the forgery being seen")
         external = wait_for(lambda: [j for j in people["tmalice"].jobs() if j.type == "EXTERNAL"], "the queue")
         assert [(job.name, job.owner, job.state) for job in external] == [("bobs own", "tmbob", "QUEUED")]
-        people["tmalice"].steer(number, "kill")
+        people["tmalice"].kill(number)
         ended_as(people["tmalice"], number, "CANCELED")
         wait_for(lambda: not queued(slurm_cluster, "tmalice"), "the end of the job")
         wait_for(
@@ -272,7 +272,7 @@ def test_a_master_that_comes_back_still_ends_jobs_as_their_users(
     process.kill()
     process.start()
     for account, user in zip(PEOPLE.values(), PEOPLE, strict=True):
-        process.client(user).steer(made[account], "kill")
+        process.client(user).kill(made[account])
         ended_as(process.client(user), made[account], "CANCELED")
         wait_for(lambda account=account: not queued(slurm_cluster, account), f"the end of {account}'s job")
 
@@ -311,7 +311,7 @@ def test_an_address_that_somebody_else_left_first_is_told_to_no_job(
         wait_for(path.exists, "what the job is told")
         told = json.loads(path.read_text())
         assert (told["master_url_file"], told["master_url"]) == (None, other.url)
-        master.steer(number, "kill")
+        master.kill(number)
         ended_as(master, number, "CANCELED")
     finally:
         other.clean_up()
@@ -331,7 +331,7 @@ def test_a_new_link_changes_new_jobs_only(
     ended_as(people["tmalice"], second, "COMPLETED")
     assert "I am tmbob" in log_text(people["tmalice"], only_trial(people["tmalice"], second).id)
     assert queued(slurm_cluster, "tmalice") != []
-    people["tmalice"].steer(first, "kill")
+    people["tmalice"].kill(first)
     ended_as(people["tmalice"], first, "CANCELED")
     wait_for(lambda: not queued(slurm_cluster, "tmalice"), "the end of the first job")
 

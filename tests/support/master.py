@@ -255,7 +255,7 @@ def end_everything(master: Master, deadline: float = 60.0) -> None:
     live = [e.id for e in master.experiments(archived=None) if not e.ended_for_good]
     for experiment_id in live:
         with contextlib.suppress(ClientError):  # it has ended since
-            master.steer(experiment_id, "kill")
+            master.kill(experiment_id)
     for job in tasks_of(master):
         with contextlib.suppress(ClientError):  # it has ended since, or with the one that started it
             end_task(master, job)

@@ -87,7 +87,7 @@ def start(site: MasterProcess) -> Iterator[Start]:
     yield make
     for number in made:
         if not client.experiment(number).ended_for_good:
-            client.steer(number, "kill")
+            client.kill(number)
             wait_ended(client, number)
 
 
@@ -205,7 +205,7 @@ def test_home_list_and_trial_show_what_happens(visitor: Visit, start: Start, sit
     says(trial, "live")
     expect(trial.locator(".log-tail")).to_contain_text("starting after epoch 0")
     expect(trial.locator(".detail-facts")).to_contain_text(re.compile("[1-9]\\d? batch"))
-    site.client().steer(number, "cancel")
+    site.client().cancel(number)
     expect(trial.locator(".detail-title")).to_contain_text("canceled")
     expect(home.get_by_role("heading", name="Recently ended")).to_be_visible()
 
@@ -365,7 +365,7 @@ def test_a_page_over_tls_is_live_too(browser: Browser, secure: MasterProcess) ->
         client = secure.client()
         made = client.create_experiment(experiment(TWO, value=VALUE, epochs=40, pause=0.2), files(train__py=COUNTING))
         expect(page.get_by_role("heading", name=re.compile("^Running"))).to_contain_text("1")
-        client.steer(made.id, "kill")
+        client.kill(made.id)
         wait_ended(client, made.id)
     assert sockets == [f"wss{secure.url[5:]}/api/x1/live"]
     context.close()

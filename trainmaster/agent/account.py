@@ -37,31 +37,31 @@ def account_for(name: str | None, default: str | None, *, linked: bool = False) 
             )
         return _of(pwd.getpwuid(own))
     try:
-        found = pwd.getpwnam(wanted)
+        account = pwd.getpwnam(wanted)
     except KeyError:
         raise NoAccount(
             f"There is no account {wanted!r} on {host}: its administrator must make it there, or an administrator of "
             "the master link the user, or the workspace, to another."
         ) from None
-    if found.pw_uid == ROOT and default != wanted:
+    if account.pw_uid == ROOT and default != wanted:
         raise NoAccount(f"Jobs do not run as root on {host}; its administrator has not allowed it (--job-user root).")
-    if found.pw_uid not in (own, ROOT) and wanted != default:
+    if account.pw_uid not in (own, ROOT) and wanted != default:
         if not linked:
             raise NoAccount(
                 f"Jobs of {wanted} may not run as that account on {host}: its administrator must start the agent there "
                 "with --linked-users, as root, for users and workspaces that are linked to accounts."
             )
-        if found.pw_uid < FIRST_ORDINARY_ID:
+        if account.pw_uid < FIRST_ORDINARY_ID:
             raise NoAccount(
                 f"{wanted} is a system account on {host} (below {FIRST_ORDINARY_ID}); jobs run as ordinary ones."
             )
-    if own not in (ROOT, found.pw_uid):
-        mine = pwd.getpwuid(own).pw_name
+    if own not in (ROOT, account.pw_uid):
+        own_name = pwd.getpwuid(own).pw_name
         raise NoAccount(
-            f"The agent on {host} runs as {mine} and cannot start jobs of {wanted}: the host's administrator must "
+            f"The agent on {host} runs as {own_name} and cannot start jobs of {wanted}: the host's administrator must "
             "start it as root for that, with --job-user for jobs that name no account."
         )
-    return _of(found)
+    return _of(account)
 
 
 def _of(entry: pwd.struct_passwd) -> ContainerUser:

@@ -20,7 +20,7 @@ from trainmaster.agent.engine import ContainerError, Engine, EngineAway
 from trainmaster.agent.folders import Folders
 from trainmaster.agent.master_link import MasterLink, MasterUnavailable, MustLeave, NotEnrolled, NotGiven
 from trainmaster.agent.mounts import Mounts, Sources
-from trainmaster.agent.plan import STOPS, Action, Deed, Local, plan, reports
+from trainmaster.agent.plan import STOPS, Action, ActionKind, Local, plan, reports
 from trainmaster.agent.registry_login import login_for
 from trainmaster.agent_protocol.archive import BadArchive, pack
 from trainmaster.agent_protocol.messages import (
@@ -102,7 +102,7 @@ class Agent:
         self._fault: MustLeave | None = None
         self._outages: list[tuple[float, float]] = []  # when the engine was away: from, to
         self._missed_at: float | None = None
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="deed")
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="action")
 
     def run(self) -> None:
         """Work until `stop`. Raises MustLeave."""
@@ -249,30 +249,30 @@ class Agent:
     # -- actions ---------------------------------------------------------------------------------------------
 
     def _begin(self, action: Action, known: Local) -> None:
-        if action.deed is Deed.DELIVER:
+        if action.kind is ActionKind.DELIVER:
             self._deliver(action, known)
             return
-        deeds: dict[Deed, Callable[[Action, Local], None]] = {
-            Deed.START: self._start,
-            Deed.HAND_IN: self._hand_in,
-            Deed.REMOVE: self._remove,
+        handlers: dict[ActionKind, Callable[[Action, Local], None]] = {
+            ActionKind.START: self._start,
+            ActionKind.HAND_IN: self._hand_in,
+            ActionKind.REMOVE: self._remove,
         }
         self._note(action.token, busy=True)
-        self._pool.submit(self._do, deeds[action.deed], action, known)
+        self._pool.submit(self._do, handlers[action.kind], action, known)
 
-    def _do(self, deed: Callable[[Action, Local], None], action: Action, known: Local) -> None:
+    def _do(self, handler: Callable[[Action, Local], None], action: Action, known: Local) -> None:
         gone = False
         try:
-            deed(action, known)
-            gone = action.deed is Deed.REMOVE
+            handler(action, known)
+            gone = action.kind is ActionKind.REMOVE
         except (MasterUnavailable, EngineAway, OSError) as error:
-            log.warning("%s: %s failed, trying again: %s", action.token, action.deed.value, error)
+            log.warning("%s: %s failed, trying again: %s", action.token, action.kind.value, error)
             self._stop.wait(RETRY)
         except MustLeave as fault:
             self._fault = self._fault or fault
             self.stop()
         except Exception:  # a bug: the other containers must not be affected by it
-            log.exception("%s: %s failed", action.token, action.deed.value)
+            log.exception("%s: %s failed", action.token, action.kind.value)
             self._stop.wait(RETRY)
         finally:
             self._note(action.token, busy=False)

@@ -12,7 +12,7 @@ import docker
 import requests
 from docker import errors
 
-from trainmaster.agent.seen import Seen
+from trainmaster.agent.plan import ListedContainer
 from trainmaster.agent_protocol.messages import Blame
 
 LABEL_AGENT = "trainmaster.agent"
@@ -49,7 +49,7 @@ class Engine:
         self._agent_id = agent_id
         self._address = address
         self._local = threading.local()
-        self._inspected: dict[str, Seen] = {}  # containers that have ended do not change any more
+        self._inspected: dict[str, ListedContainer] = {}  # containers that have ended do not change any more
 
     def version(self) -> str:
         with _engine_errors():
@@ -69,11 +69,11 @@ class Engine:
             except errors.NotFound:
                 return 0
 
-    def containers(self) -> list[Seen]:
+    def containers(self) -> list[ListedContainer]:
         """List all containers of this agent, ended ones too."""
         with _engine_errors():
             listed = self._api().containers(all=True, filters={"label": f"{LABEL_AGENT}={self._agent_id}"})
-        found = []
+        containers = []
         for entry in listed:
             if LABEL_TOKEN not in entry["Labels"]:
                 continue
@@ -82,21 +82,21 @@ class Engine:
                 continue
             if seen.ended:
                 self._inspected[entry["Id"]] = seen
-            found.append(seen)
+            containers.append(seen)
         known = {entry["Id"] for entry in listed}
         self._inspected = {key: seen for key, seen in self._inspected.items() if key in known}
-        return found
+        return containers
 
-    def _inspect(self, container: str) -> Seen | None:
+    def _inspect(self, container: str) -> ListedContainer | None:
         """Inspect one container; None when it no longer exists."""
         with _engine_errors():
             try:
-                found = self._api().inspect_container(container)
+                facts = self._api().inspect_container(container)
             except errors.NotFound:
                 return None
-        labels, state = found["Config"]["Labels"], found["State"]
-        return Seen(
-            id=found["Id"],
+        labels, state = facts["Config"]["Labels"], facts["State"]
+        return ListedContainer(
+            id=facts["Id"],
             token=labels[LABEL_TOKEN],
             job_id=labels.get(LABEL_JOB, ""),
             node_rank=int(labels.get(LABEL_RANK, 0)),

@@ -167,11 +167,11 @@ def _taken_out(path: Path) -> bytes | None:
 
 
 def _opened(folder: Path, names: list[str], owner: int | None) -> list[Item]:
-    found = []
+    items = []
     for name in names:
         with contextlib.suppress(OSError):
-            found.append(open_below(folder, name, owner))
-    return found
+            items.append(open_below(folder, name, owner))
+    return items
 
 
 def _owner(folder: Path) -> int | None:

@@ -154,5 +154,5 @@ def _asked(program: str, question: Mapping[str, object]) -> list[Any]:
         cwd="/",
         env={},
     )
-    found: list[Any] = json.loads(done.stdout)
-    return found
+    data: list[Any] = json.loads(done.stdout)
+    return data

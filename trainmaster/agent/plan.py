@@ -1,5 +1,6 @@
 """Pure decisions of an agent: its next actions and its report, from the master's orders and the containers on the
-host."""
+host.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +8,30 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from trainmaster.agent.seen import Seen
 from trainmaster.agent_protocol.messages import Blame, ContainerOrder, ContainerReport, ContainerState, Delivery, Orders
+
+
+@dataclass(frozen=True)
+class ListedContainer:
+    """A container of this agent, as the engine lists it. Times are epoch seconds."""
+
+    id: str
+    token: str
+    job_id: str
+    node_rank: int
+    num_nodes: int
+    slot_ids: tuple[int, ...]
+    status: str  # created, running, paused, restarting, removing, exited, dead
+    exit_code: int | None = None
+    oom: bool = False
+    error: str = ""
+    started_at: float | None = None
+    finished_at: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("exited", "dead")
+
 
 STOPS = frozenset({Delivery.TERMINATE, Delivery.KILL})
 
@@ -18,7 +41,7 @@ class Local:
     """All that this host knows of one job."""
 
     token: str
-    seen: Seen | None = None
+    seen: ListedContainer | None = None
     started: str | None = None  # the job id under which a container was started here
     busy: bool = False  # an action for it is under way
     failure: str = ""
@@ -28,7 +51,7 @@ class Local:
     interrupted: bool = False  # the engine was restarted while it ran
 
 
-class Deed(enum.Enum):
+class ActionKind(enum.Enum):
     START = "start"
     DELIVER = "deliver"
     HAND_IN = "hand in"
@@ -37,7 +60,7 @@ class Deed(enum.Enum):
 
 @dataclass(frozen=True)
 class Action:
-    deed: Deed
+    kind: ActionKind
     token: str
     order: ContainerOrder | None = None
     deliveries: tuple[Delivery, ...] = field(default=())
@@ -53,7 +76,7 @@ def plan(orders: Orders, local: Mapping[str, Local]) -> list[Action]:
     for token in orders.forget:
         known = local.get(token, Local(token))
         if not known.busy and (known.seen is not None or known.started is not None or token in local):
-            actions.append(Action(Deed.REMOVE, token))
+            actions.append(Action(ActionKind.REMOVE, token))
     return actions
 
 
@@ -62,21 +85,21 @@ def _about(order: ContainerOrder, known: Local) -> Iterable[Action]:
     if seen is None:
         state = state_of(known, order)
         if state is ContainerState.PREPARING and not STOPS & set(order.deliver):
-            yield Action(Deed.START, order.token, order)
+            yield Action(ActionKind.START, order.token, order)
         elif state is ContainerState.GONE and not known.handed_in:
-            yield Action(Deed.HAND_IN, order.token, order)
+            yield Action(ActionKind.HAND_IN, order.token, order)
     elif seen.job_id != order.job_id:
         return  # the report shows what is here, and the master decides
     elif seen.status == "created":
         if not known.failure and not STOPS & set(order.deliver):
-            yield Action(Deed.START, order.token, order)
+            yield Action(ActionKind.START, order.token, order)
     elif seen.ended:
         if not known.handed_in:
-            yield Action(Deed.HAND_IN, order.token, order)
+            yield Action(ActionKind.HAND_IN, order.token, order)
     else:
         due = tuple(each for each in order.deliver if each not in known.delivered)
         if due:
-            yield Action(Deed.DELIVER, order.token, order, due)
+            yield Action(ActionKind.DELIVER, order.token, order, due)
 
 
 def state_of(known: Local, order: ContainerOrder | None) -> ContainerState:
@@ -97,7 +120,7 @@ def state_of(known: Local, order: ContainerOrder | None) -> ContainerState:
 def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport, ...]:
     """Return the reports for the master: every container that is here, and every one that it ordered."""
     ordered = {order.token: order for order in orders.containers}
-    found = []
+    reports = []
     for token in sorted({*local, *ordered}):
         known, order = local.get(token, Local(token)), ordered.get(token)
         seen = known.seen
@@ -111,7 +134,7 @@ def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport
         failure, blame = known.failure, known.blame
         if stopped and state is ContainerState.PREPARING:
             state, failure = ContainerState.FAILED, "It was ended before its container was started."
-        found.append(
+        reports.append(
             ContainerReport(
                 token=token,
                 job_id=seen.job_id if seen else order.job_id if order else known.started or "",
@@ -130,7 +153,7 @@ def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport
                 handed_in=known.handed_in or state is ContainerState.FAILED,
             )
         )
-    return tuple(found)
+    return tuple(reports)
 
 
 def _message(known: Local, state: ContainerState) -> str:

@@ -50,8 +50,8 @@ def _host(server: str) -> str:
 def _read(secret: bytes | None) -> Mapping[str, str]:
     if not secret:
         return {}
-    found = json.loads(secret)
-    return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
+    data = json.loads(secret)
+    return {key: value for key, value in data.items() if isinstance(value, str)} if isinstance(data, dict) else {}
 
 
 def _pair(text: str) -> tuple[str, str] | None:

@@ -46,11 +46,11 @@ def open_below(folder: Path, name: str, owner: int | None = None) -> Item:
         file = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=here)
     finally:
         os.close(here)
-    found = os.fstat(file)
-    if not stat.S_ISREG(found.st_mode) or (owner is not None and found.st_uid != owner):
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or (owner is not None and status.st_uid != owner):
         os.close(file)
         raise OSError(f"{name} is not a plain file of the job")
-    return Item(name, found.st_size, stat.S_IMODE(found.st_mode), os.fdopen(file, "rb"))
+    return Item(name, status.st_size, stat.S_IMODE(status.st_mode), os.fdopen(file, "rb"))
 
 
 def list_below(folder: Path, below: str) -> list[str]:

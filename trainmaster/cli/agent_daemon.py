@@ -89,8 +89,8 @@ class CannotRun(Exception):
 
 def _serve(args: argparse.Namespace) -> int:
     from trainmaster.agent_protocol.messages import AGENT_ID
+    from trainmaster.client.address import canonical_url
     from trainmaster.client.errors import ClientError
-    from trainmaster.client.transport import canonical_url
 
     try:
         from trainmaster.agent.agent import Agent, AgentIdentity, data_folder

@@ -48,11 +48,11 @@ def _where(args: argparse.Namespace, http: Transport) -> tuple[int | None, str]:
 
 def _describe(args: argparse.Namespace) -> None:
     http = session(args)
-    found = Policies(http).policies(WORKLOADS[args.workload_type], _where(args, http)[0])
+    policies = Policies(http).policies(WORKLOADS[args.workload_type], _where(args, http)[0])
     if args.json:
-        render.show_json(found)
+        render.show_json(policies)
     else:
-        print(render.yaml(found), end="")
+        print(render.yaml(policies), end="")
 
 
 def _set(args: argparse.Namespace) -> None:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from trainmaster.cli import experiment_edit, render
 from trainmaster.cli.config_file import ConfigFile, add_override_option
+from trainmaster.cli.following import follow_first_trial, print_logs
 from trainmaster.cli.session import UsageError, connect, say
 from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, confirmed, positive, seconds
 from trainmaster.client.errors import APIError, ClientError
 from trainmaster.client.experiment import Experiment, Trial
 from trainmaster.client.master import Master
-from trainmaster.client.patience import Patience
 from trainmaster.client.transport import Transport
 
-# verb -> (the message when it is done, help, aliases)
-STEER: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "pause": ("Paused", "pause: trials save their work and release their resources", ()),
-    "activate": ("Activated", "continue a paused experiment", ("unpause",)),
-    "cancel": ("Canceled", "stop gracefully: trials save their work first", ()),
-    "kill": ("Killed", "stop at once", ()),
+# verb -> (its call, the message when it is done, help, aliases)
+STATE_VERBS: dict[str, tuple[Callable[[Master, int], None], str, str, tuple[str, ...]]] = {
+    "pause": (Master.pause, "Paused", "pause: trials save their work and release their resources", ()),
+    "activate": (Master.activate, "Activated", "continue a paused experiment", ("unpause",)),
+    "cancel": (Master.cancel, "Canceled", "stop gracefully: trials save their work first", ()),
+    "kill": (Master.kill, "Killed", "stop at once", ()),
 }
 ENDING = ("cancel", "kill")
 FOUND_COLUMNS = ("name", "state", "progress", "trials", "metric", "best", "user", "started", "duration", "labels")
@@ -74,8 +73,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     _add_id(p)
     p.add_argument("--polling-interval", type=seconds, default=1.0, metavar="SECONDS", help="default: %(default)s")
-    for verb, (_, text, aliases) in STEER.items():
-        _add_id(verbs.add(verb, _steer(verb), text, f"det experiment {verb} 1", aliases))
+    for verb, (_, _, text, aliases) in STATE_VERBS.items():
+        _add_id(verbs.add(verb, _change_state(verb), text, f"det experiment {verb} 1", aliases))
     p = verbs.add("delete", _delete, "delete an experiment with its checkpoints", "det experiment delete 1 --yes")
     _add_id(p)
     p.add_argument("--yes", action="store_true", help="do not ask")
@@ -139,25 +138,6 @@ def _create(args: argparse.Namespace) -> int:
     return follow_first_trial(master, made.id) if args.follow_first_trial else 0
 
 
-def follow_first_trial(master: Master, experiment_id: int) -> int:
-    """Print the first trial's log until it ends. Raises ClientError."""
-    try:
-        print("Waiting for first trial to begin...", file=sys.stderr)
-        waiting = Patience(notice=say)
-        trial = waiting.ask(lambda: master.experiment(experiment_id)).first_trial(patience=waiting)
-        print(f"Following first trial with ID {trial.id}", file=sys.stderr)
-        for line in master.logs(trial.id, follow=True, notice=say):
-            print(line.message, end="", flush=True)
-    except KeyboardInterrupt:
-        print(
-            f"\nExperiment {experiment_id} continues. To end it, run: det experiment kill {experiment_id}",
-            file=sys.stderr,
-        )
-        raise
-    print(f"Trial log stream ended. To reopen log stream, run: det trial logs -f {trial.id}", file=sys.stderr)
-    return 0
-
-
 def _list(args: argparse.Namespace) -> None:
     _show_list(args, connect(args), projects=args.show_project)
 
@@ -187,7 +167,7 @@ def list_in_project(args: argparse.Namespace, http: Transport, project_id: int) 
 def _show_list(
     args: argparse.Namespace, master: Master, *, project_id: int | None = None, projects: bool = False
 ) -> None:
-    found = master.experiments(
+    experiments = master.experiments(
         users=[] if args.all else [str(master.whoami()["username"])],
         archived=None if args.all else False,
         project_id=project_id,
@@ -208,15 +188,15 @@ def _show_list(
             render.Moment(e.ended or ""),
             e.resource_pool,
         ]
-        for e in found
+        for e in experiments
     ]
     if projects:
         headers = ["Workspace", "Project", *headers]
-        rows = [[e.workspace, e.project, *row] for e, row in zip(found, rows, strict=True)]
+        rows = [[e.workspace, e.project, *row] for e, row in zip(experiments, rows, strict=True)]
     if args.all:
         headers.append("Archived")
-        rows = [[*row, e.archived] for e, row in zip(found, rows, strict=True)]
-    render.show(args, headers, rows, [e.raw for e in found])
+        rows = [[*row, e.archived] for e, row in zip(experiments, rows, strict=True)]
+    render.show(args, headers, rows, [e.raw for e in experiments])
 
 
 def _describe(args: argparse.Namespace) -> None:
@@ -320,8 +300,6 @@ def _save(folder: Path, tables: dict[str, tuple[list[str], list[list[Any]]]]) ->
 
 
 def _logs(args: argparse.Namespace) -> None:
-    from trainmaster.cli.trial import print_logs
-
     master = connect(args)
     trials = master.trials(args.experiment_id, limit=1, everything=False)
     if not trials:
@@ -339,7 +317,9 @@ def _wait(args: argparse.Namespace) -> int:
     return 0
 
 
-def _steer(verb: str) -> Callable[[argparse.Namespace], None]:
+def _change_state(verb: str) -> Callable[[argparse.Namespace], None]:
+    call, done, *_ = STATE_VERBS[verb]
+
     def run(args: argparse.Namespace) -> None:
         master = connect(args)
         if verb in ENDING:
@@ -347,8 +327,8 @@ def _steer(verb: str) -> Callable[[argparse.Namespace], None]:
             if experiment.ended_for_good:
                 print(f"Experiment {experiment.id} has already ended: {experiment.state}.")
                 return
-        master.steer(args.experiment_id, verb)
-        print(f"{STEER[verb][0]} experiment {args.experiment_id}")
+        call(master, args.experiment_id)
+        print(f"{done} experiment {args.experiment_id}")
 
     return run
 
@@ -363,7 +343,7 @@ def _delete(args: argparse.Namespace) -> int:
 
 
 def _list_trials(args: argparse.Namespace) -> None:
-    found = connect(args).trials(
+    trials = connect(args).trials(
         args.experiment_id, limit=args.limit, offset=args.offset, everything=args.pages == "all"
     )
     headers = ["Trial ID", "State", "H-Params", "Started", "Ended", "# of Batches", "Best Metric", "Restarts"]
@@ -378,13 +358,13 @@ def _list_trials(args: argparse.Namespace) -> None:
             t.best_metric,
             t.restarts,
         ]
-        for t in found
+        for t in trials
     ]
-    render.show(args, headers, rows, [t.raw for t in found])
+    render.show(args, headers, rows, [t.raw for t in trials])
 
 
 def _list_checkpoints(args: argparse.Namespace) -> None:
-    found = connect(args).checkpoints(args.experiment_id, best=args.best)
+    checkpoints = connect(args).checkpoints(args.experiment_id, best=args.best)
     headers = ["Trial ID", "# of Batches", "State", "Validation Metric", "UUID", "Resources", "Size"]
     rows = [
         [
@@ -396,9 +376,9 @@ def _list_checkpoints(args: argparse.Namespace) -> None:
             sorted(c.resources),
             render.Bytes(c.size),
         ]
-        for c in found
+        for c in checkpoints
     ]
-    render.show(args, headers, rows, [c.raw for c in found])
+    render.show(args, headers, rows, [c.raw for c in checkpoints])
 
 
 def _config(args: argparse.Namespace) -> None:
@@ -412,8 +392,8 @@ def _config(args: argparse.Namespace) -> None:
 def _download(args: argparse.Namespace) -> None:
     from trainmaster.cli.checkpoint import copy_to
 
-    found = connect(args).checkpoints(args.experiment_id, best=args.top_n)
-    if not found:
+    checkpoints = connect(args).checkpoints(args.experiment_id, best=args.top_n)
+    if not checkpoints:
         raise ClientError(f"Experiment {args.experiment_id} has no checkpoint.")
-    for checkpoint in found:
+    for checkpoint in checkpoints:
         copy_to(checkpoint, args.output_dir / checkpoint.uuid, quiet=args.quiet)

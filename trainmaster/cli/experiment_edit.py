@@ -9,8 +9,9 @@ from typing import Any
 
 from trainmaster.cli import render
 from trainmaster.cli.config_file import add_override_option
+from trainmaster.cli.following import follow_first_trial
 from trainmaster.cli.session import UsageError, session
-from trainmaster.cli.verbs import Verbs, confirmed, natural, positive
+from trainmaster.cli.verbs import Verbs, add_days, confirmed, natural, positive
 from trainmaster.client.errors import ClientError
 from trainmaster.client.experiments import Experiments
 from trainmaster.client.master import Master
@@ -94,24 +95,17 @@ def _add_settings(verbs: Verbs) -> None:
     add_days(p)
 
 
-def add_days(parser: argparse.ArgumentParser) -> None:
-    """`--days N` or `--forever`."""
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--days", type=natural, metavar="N", help="days after a trial's end")
-    group.add_argument("--forever", dest="days", action="store_const", const=-1, help="do not delete them")
-
-
 def _add_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment_id", type=positive, help="the experiment's number")
 
 
 def _archive(args: argparse.Namespace) -> None:
-    Experiments(session(args)).steer(args.experiment_id, "archive")
+    Experiments(session(args)).archive(args.experiment_id)
     print(f"Archived experiment {args.experiment_id}")
 
 
 def _unarchive(args: argparse.Namespace) -> None:
-    Experiments(session(args)).steer(args.experiment_id, "unarchive")
+    Experiments(session(args)).unarchive(args.experiment_id)
     print(f"Unarchived experiment {args.experiment_id}")
 
 
@@ -140,8 +134,6 @@ def _continue(args: argparse.Namespace) -> int:
     print(f"Continued experiment {args.experiment_id}", flush=True)
     if not args.follow_first_trial:
         return 0
-    from trainmaster.cli.experiment import follow_first_trial
-
     return follow_first_trial(Master(http), args.experiment_id)
 
 
@@ -212,17 +204,17 @@ def _set_gc_policy(args: argparse.Namespace) -> int:
     master = Experiments(session(args))
     policy = (args.save_experiment_best, args.save_trial_best, args.save_trial_latest)
     if not args.yes:
-        found = master.preview_gc(args.experiment_id, *policy)
-        headers = ["Trial ID", "# of Batches", "State", f"Metric ({found['metric_name']})", "UUID"]
+        preview = master.preview_gc(args.experiment_id, *policy)
+        headers = ["Trial ID", "# of Batches", "State", f"Metric ({preview['metric_name']})", "UUID"]
         rows = [
             [
                 c["TrialID"],
                 c["StepsCompleted"],
                 c["State"],
-                (c["ValidationMetrics"] or {}).get(found["metric_name"]),
+                (c["ValidationMetrics"] or {}).get(preview["metric_name"]),
                 c["UUID"],
             ]
-            for c in found["checkpoints"]
+            for c in preview["checkpoints"]
         ]
         if rows:
             print(f"This policy deletes these checkpoints:\n\n{render.table(headers, rows)}\n")

@@ -76,7 +76,7 @@ def _operation(text: str) -> tuple[str, str, Any]:
 
 
 def _list(args: argparse.Namespace) -> None:
-    found = connect(args).jobs(
+    jobs = connect(args).jobs(
         pool=args.resource_pool,
         limit=args.limit,
         offset=args.offset,
@@ -96,6 +96,6 @@ def _list(args: argparse.Namespace) -> None:
             job.owner,
             job.explanation,
         ]
-        for job in found
+        for job in jobs
     ]
-    render.show(args, headers, rows, [dict(job.raw) for job in found])
+    render.show(args, headers, rows, [dict(job.raw) for job in jobs])

@@ -69,11 +69,11 @@ def _set_config(args: argparse.Namespace) -> None:
 
 
 def _get_message(args: argparse.Namespace) -> None:
-    found = Policies(session(args)).message()
+    message = Policies(session(args)).message()
     if args.json:
-        render.show_json(found)
+        render.show_json(message)
     else:
-        print(render.yaml(found) if found else "There is no message.", end="" if found else "\n")
+        print(render.yaml(message) if message else "There is no message.", end="" if message else "\n")
 
 
 def _set_message(args: argparse.Namespace) -> None:

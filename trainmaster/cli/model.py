@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli import render
@@ -51,12 +50,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("-w", "--workspace-name", required=True, help="the other workspace")
     p = verbs.add(
         "archive",
-        _steer("archive", "Archived"),
+        _archive,
         "make a model read-only and hide it from lists",
         "det model archive cats",
     )
     _add_name(p)
-    p = verbs.add("unarchive", _steer("unarchive", "Unarchived"), "undo `archive`", "det model unarchive cats")
+    p = verbs.add("unarchive", _unarchive, "undo `archive`", "det model unarchive cats")
     _add_name(p)
     p = verbs.add("delete", _delete, "delete a model with its versions", "det model delete cats")
     _add_name(p)
@@ -105,8 +104,8 @@ def _version_table(versions: list[wire.ModelVersion]) -> tuple[list[str], list[l
 
 def _list(args: argparse.Namespace) -> None:
     names = args.workspace_names.split(",") if args.workspace_names else None
-    found = ModelRegistry(session(args)).models(workspaceNames=names, **order(args))
-    render.show(args, *_table(found), found)
+    models = ModelRegistry(session(args)).models(workspaceNames=names, **order(args))
+    render.show(args, *_table(models), models)
 
 
 def _create(args: argparse.Namespace) -> None:
@@ -130,8 +129,8 @@ def _describe(args: argparse.Namespace) -> None:
 
 
 def _list_versions(args: argparse.Namespace) -> None:
-    found = ModelRegistry(session(args)).versions(args.name)
-    render.show(args, *_version_table(found), found)
+    versions = ModelRegistry(session(args)).versions(args.name)
+    render.show(args, *_version_table(versions), versions)
 
 
 def _register(args: argparse.Namespace) -> None:
@@ -150,12 +149,14 @@ def _move(args: argparse.Namespace) -> None:
     print(f"Moved model {args.name} to workspace {args.workspace_name}")
 
 
-def _steer(verb: str, done: str) -> Callable[[argparse.Namespace], None]:
-    def run(args: argparse.Namespace) -> None:
-        ModelRegistry(session(args)).steer_model(args.name, verb)
-        print(f"{done} model {args.name}")
+def _archive(args: argparse.Namespace) -> None:
+    ModelRegistry(session(args)).archive_model(args.name)
+    print(f"Archived model {args.name}")
 
-    return run
+
+def _unarchive(args: argparse.Namespace) -> None:
+    ModelRegistry(session(args)).unarchive_model(args.name)
+    print(f"Unarchived model {args.name}")
 
 
 def _delete(args: argparse.Namespace) -> None:

@@ -65,10 +65,10 @@ def add_list_options(parser: argparse.ArgumentParser) -> None:
 def list_of_workspace(args: argparse.Namespace) -> None:
     master = Organisation(session(args))
     workspace = master.workspace(args.workspace_name)
-    found = master.projects(
+    projects = master.projects(
         workspace["id"], limit=args.limit, offset=args.offset, everything=args.pages == "all", **order(args)
     )
-    _show(args, found, found)
+    _show(args, projects, projects)
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:
@@ -95,10 +95,10 @@ def _show(args: argparse.Namespace, projects: list[wire.Project], raw: Any) -> N
 
 def _list_experiments(args: argparse.Namespace) -> None:
     http = session(args)
-    found = Organisation(http).project(args.workspace_name, args.project_name)
+    project = Organisation(http).project(args.workspace_name, args.project_name)
     from trainmaster.cli.experiment import list_in_project
 
-    list_in_project(args, http, found["id"])
+    list_in_project(args, http, project["id"])
 
 
 def _create(args: argparse.Namespace) -> None:
@@ -109,30 +109,27 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _describe(args: argparse.Namespace) -> None:
-    found = Organisation(session(args)).project(args.workspace_name, args.project_name)
-    _show(args, [found], found)
+    project = Organisation(session(args)).project(args.workspace_name, args.project_name)
+    _show(args, [project], project)
 
 
 def _edit(args: argparse.Namespace) -> None:
     master = Organisation(session(args))
-    found = master.project(args.workspace_name, args.project_name)
-    changed = master.edit_project(found["id"], name=args.new_name, description=args.description, key=args.key)
+    project = master.project(args.workspace_name, args.project_name)
+    changed = master.edit_project(project["id"], name=args.new_name, description=args.description, key=args.key)
     _show(args, [changed], changed)
 
 
 def _archive(args: argparse.Namespace) -> None:
-    _steer(args, "archive")
+    master = Organisation(session(args))
+    master.archive_project(master.project(args.workspace_name, args.project_name)["id"])
     print(f"Archived project {args.project_name}")
 
 
 def _unarchive(args: argparse.Namespace) -> None:
-    _steer(args, "unarchive")
-    print(f"Unarchived project {args.project_name}")
-
-
-def _steer(args: argparse.Namespace, verb: str) -> None:
     master = Organisation(session(args))
-    master.steer_project(master.project(args.workspace_name, args.project_name)["id"], verb)
+    master.unarchive_project(master.project(args.workspace_name, args.project_name)["id"])
+    print(f"Unarchived project {args.project_name}")
 
 
 def _move(args: argparse.Namespace) -> None:
@@ -144,10 +141,10 @@ def _move(args: argparse.Namespace) -> None:
 
 def _delete(args: argparse.Namespace) -> int:
     master = Organisation(session(args))
-    found = master.project(args.workspace_name, args.project_name)
+    project = master.project(args.workspace_name, args.project_name)
     if not confirmed(args, f"Delete the project {args.project_name} with all its experiments?"):
         print("Nothing was deleted.")
         return 1
-    gone = master.delete_project(found["id"])
+    gone = master.delete_project(project["id"])
     print(f"Deleted project {args.project_name}" if gone else f"Deletion of {args.project_name} is in progress")
     return 0

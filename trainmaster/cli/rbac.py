@@ -82,39 +82,39 @@ def _places(names: _Names, summary: dict[str, Any]) -> list[str]:
 
 def _mine(args: argparse.Namespace) -> None:
     http = session(args)
-    found, names = Users(http).permissions(), _Names(http)
+    permissions, names = Users(http).permissions(), _Names(http)
     if args.json or args.yaml:
-        render.show(args, (), (), found)
+        render.show(args, (), (), permissions)
         return
-    roles = {role["roleId"]: role for role in found["roles"]}
+    roles = {role["roleId"]: role for role in permissions["roles"]}
     rows = [
         [place, permission["name"], roles[one["roleId"]]["name"]]
-        for one in found["assignments"]
+        for one in permissions["assignments"]
         for place in _places(names, one)
         for permission in roles[one["roleId"]]["permissions"]
     ]
-    render.show(args, ["Where", "Permission", "By Role"], rows, found)
+    render.show(args, ["Where", "Permission", "By Role"], rows, permissions)
 
 
 def _list(args: argparse.Namespace) -> None:
-    found = Users(session(args)).roles(in_workspaces=args.exclude_global_roles)
+    roles = Users(session(args)).roles(in_workspaces=args.exclude_global_roles)
     rows = [
-        [r["roleId"], r["name"], r["scopeTypeMask"]["workspace"], [p["name"] for p in r["permissions"]]] for r in found
+        [r["roleId"], r["name"], r["scopeTypeMask"]["workspace"], [p["name"] for p in r["permissions"]]] for r in roles
     ]
-    render.show(args, ["ID", "Role", "For Workspaces", "Permissions"], rows, found)
+    render.show(args, ["ID", "Role", "For Workspaces", "Permissions"], rows, roles)
 
 
 def _describe(args: argparse.Namespace) -> None:
     http = session(args)
-    found, names = Users(http).role(args.role_name), _Names(http)
+    role, names = Users(http).role(args.role_name), _Names(http)
     if args.json or args.yaml:
-        render.show(args, (), (), found)
+        render.show(args, (), (), role)
         return
     if not args.csv:
-        print(f"{args.role_name}: {', '.join(p['name'] for p in found['role']['permissions'])}\n")
+        print(f"{args.role_name}: {', '.join(p['name'] for p in role['role']['permissions'])}\n")
     rows = [
-        *(["user", names.user(one["userId"]), _scope(names, one)] for one in found["userRoleAssignments"]),
-        *(["group", names.group(one["groupId"]), _scope(names, one)] for one in found["groupRoleAssignments"]),
+        *(["user", names.user(one["userId"]), _scope(names, one)] for one in role["userRoleAssignments"]),
+        *(["group", names.group(one["groupId"]), _scope(names, one)] for one in role["groupRoleAssignments"]),
     ]
     render.show(args, ["Kind", "Name", "Where"], rows, None)
 
@@ -126,29 +126,29 @@ def _scope(names: _Names, assignment: dict[str, Any]) -> str:
 def _of_user(args: argparse.Namespace) -> None:
     http = session(args)
     master, names = Users(http), _Names(http)
-    found = master.roles_of_user(master.user(args.username)["id"])
+    roles = master.roles_of_user(master.user(args.username)["id"])
     if args.json or args.yaml:
-        render.show(args, (), (), found)
+        render.show(args, (), (), roles)
         return
     rows = []
-    for entry in found:
+    for entry in roles:
         name = entry["role"]["name"]
         rows += [[name, _scope(names, one), "directly"] for one in entry["userRoleAssignments"]]
         for one in entry["groupRoleAssignments"]:
             rows.append([name, _scope(names, one), f"by group {names.group(one['groupId'])}"])
-    render.show(args, ["Role", "Where", "How"], rows, found)
+    render.show(args, ["Role", "Where", "How"], rows, roles)
 
 
 def _of_group(args: argparse.Namespace) -> None:
     http = session(args)
     master, names = Users(http), _Names(http)
-    found = master.roles_of_group(master.group(args.group_name)["groupId"])
+    roles = master.roles_of_group(master.group(args.group_name)["groupId"])
     if args.json or args.yaml:
-        render.show(args, (), (), found)
+        render.show(args, (), (), roles)
         return
-    pairs = zip(found["roles"], found["assignments"], strict=True)
+    pairs = zip(roles["roles"], roles["assignments"], strict=True)
     rows = [[role["name"], place] for role, one in pairs for place in _places(names, one)]
-    render.show(args, ["Role", "Where"], rows, found)
+    render.show(args, ["Role", "Where"], rows, roles)
 
 
 def _assign(args: argparse.Namespace) -> None:

@@ -40,23 +40,23 @@ def _add_times(parser: argparse.ArgumentParser) -> None:
 
 
 def _allocations(args: argparse.Namespace) -> None:
-    found = ClusterView(session(args)).usage(args.timestamp_after, args.timestamp_before)
+    usage = ClusterView(session(args)).usage(args.timestamp_after, args.timestamp_before)
     headers = ["Allocation ID", "User", "Workspace", "Resource Pool", "Slots", "Started", "Ended", "Seconds"]
     keys = ("allocationId", "username", "workspaceName", "resourcePool", "slots", "startTime", "endTime", "seconds")
-    render.show(args, headers, [[entry[key] for key in keys] for entry in found], found)
+    render.show(args, headers, [[entry[key] for key in keys] for entry in usage], usage)
 
 
 def _raw(args: argparse.Namespace) -> None:
-    found = ClusterView(session(args)).usage(args.timestamp_after, args.timestamp_before)
+    usage = ClusterView(session(args)).usage(args.timestamp_after, args.timestamp_before)
     headers = ["Experiment ID", "Kind", "User", "Labels", "Slots", "Started", "Ended", "Seconds"]
     keys = ("experimentId", "kind", "username", "labels", "slots", "startTime", "endTime", "seconds")
-    render.show(args, headers, [[entry[key] for key in keys] for entry in found], found)
+    render.show(args, headers, [[entry[key] for key in keys] for entry in usage], usage)
 
 
 def _aggregated(args: argparse.Namespace) -> None:
-    found = ClusterView(session(args)).usage_by_time(args.start_date, args.end_date, monthly=args.monthly)
+    usage = ClusterView(session(args)).usage_by_time(args.start_date, args.end_date, monthly=args.monthly)
     headers = ["Kind", "Name", "Start", "Slot Hours"]
-    render.show(args, headers, [row for entry in found for row in _rows(entry)], found)
+    render.show(args, headers, [row for entry in usage for row in _rows(entry)], usage)
 
 
 def _rows(entry: dict[str, Any]) -> Iterator[list[Any]]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Literal
 
 from trainmaster.cli import render
 from trainmaster.cli.config_file import ConfigFile, add_override_option
 from trainmaster.cli.session import connect, say, session
-from trainmaster.cli.verbs import Run, Verbs, add_log_filters, log_filters, positive
+from trainmaster.cli.verbs import Verbs, add_log_filters, log_filters, positive
 from trainmaster.client.cluster import ClusterView
 from trainmaster.client.context import collect
 from trainmaster.client.errors import APIError
@@ -54,12 +53,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     p.add_argument("task_id", help="the task")
     p.add_argument("--json", action="store_true", help="print JSON")
-    steering: tuple[tuple[Literal["pause", "unpause"], str], ...] = (
-        ("pause", "let a task save its work and free its resources"),
-        ("unpause", "continue a paused task"),
-    )
-    for verb, text in steering:
-        p = verbs.add(verb, _steer(verb), text, f"det task {verb} 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d")
+    for verb, run, text in (
+        ("pause", _pause, "let a task save its work and free its resources"),
+        ("unpause", _unpause, "continue a paused task"),
+    ):
+        p = verbs.add(verb, run, text, f"det task {verb} 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d")
         p.add_argument("task_id", help="the task")
     p = verbs.add(
         "kill", _kill, "end a task and the tasks that it started", "det task kill 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d"
@@ -69,7 +67,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    found = ClusterView(session(args)).tasks()
+    tasks = ClusterView(session(args)).tasks()
     headers = ["Task ID", "Allocation ID", "Name", "Slots Needed", "Registered Time", "State", "Nodes", "Resource Pool"]
     rows = [
         [
@@ -82,9 +80,9 @@ def _list(args: argparse.Namespace) -> None:
             [entry["resourcesId"] for entry in task["resources"]],
             task["resourcePool"],
         ]
-        for task in found
+        for task in tasks
     ]
-    render.show(args, headers, rows, found)
+    render.show(args, headers, rows, tasks)
 
 
 def _logs(args: argparse.Namespace) -> None:
@@ -131,19 +129,21 @@ def _made(args: argparse.Namespace, task_id: str) -> None:
 
 
 def _config(args: argparse.Namespace) -> None:
-    found = json.loads(connect(args).tasks.config(args.task_id))
+    data = json.loads(connect(args).tasks.config(args.task_id))
     if args.json:
-        render.show_json(found)
+        render.show_json(data)
     else:
-        print(render.yaml(found), end="")
+        print(render.yaml(data), end="")
 
 
-def _steer(verb: Literal["pause", "unpause"]) -> Run:
-    def run(args: argparse.Namespace) -> None:
-        connect(args).tasks.steer(args.task_id, verb)
-        print(f"{verb.capitalize()}d task {args.task_id}")
+def _pause(args: argparse.Namespace) -> None:
+    connect(args).tasks.pause(args.task_id)
+    print(f"Paused task {args.task_id}")
 
-    return run
+
+def _unpause(args: argparse.Namespace) -> None:
+    connect(args).tasks.unpause(args.task_id)
+    print(f"Unpaused task {args.task_id}")
 
 
 def _kill(args: argparse.Namespace) -> None:

@@ -39,14 +39,14 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace) -> None:
     http = session(args)
-    found = ModelRegistry(http).templates()
+    templates = ModelRegistry(http).templates()
     names = {workspace["id"]: workspace["name"] for workspace in Organisation(http).workspaces()}
     headers = ["Name", "Workspace", *(["Config"] if args.details else [])]
     rows = [
         [t["name"], names.get(t["workspaceId"]), *([render.yaml(t["config"]).rstrip()] if args.details else [])]
-        for t in found
+        for t in templates
     ]
-    render.show(args, headers, rows, found)
+    render.show(args, headers, rows, templates)
 
 
 def _describe(args: argparse.Namespace) -> None:

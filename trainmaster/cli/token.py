@@ -59,15 +59,15 @@ def _show(args: argparse.Namespace, tokens: list[wire.TokenInfo], raw: Any) -> N
 
 
 def _list(args: argparse.Namespace) -> None:
-    found = Users(session(args)).tokens(username=args.username, inactive=args.show_inactive)
-    _show(args, found, found)
+    tokens = Users(session(args)).tokens(username=args.username, inactive=args.show_inactive)
+    _show(args, tokens, tokens)
 
 
 def _describe(args: argparse.Namespace) -> None:
-    found = Users(session(args)).tokens(ids=args.token_id, inactive=True)
-    if missing := set(args.token_id) - {token["id"] for token in found}:
+    tokens = Users(session(args)).tokens(ids=args.token_id, inactive=True)
+    if missing := set(args.token_id) - {token["id"] for token in tokens}:
         raise NoSuchThing(404, f"There is no access token {min(missing)}.")
-    _show(args, found, found)
+    _show(args, tokens, tokens)
 
 
 def _create(args: argparse.Namespace) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from trainmaster.cli import render, workloads
-from trainmaster.cli.experiment_edit import add_days
-from trainmaster.cli.session import connect, say, session
+from trainmaster.cli.following import print_logs
+from trainmaster.cli.session import connect, session
 from trainmaster.cli.story import sentence
-from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, log_filters, positive
+from trainmaster.cli.verbs import Verbs, add_days, add_log_filters, add_paging, positive
 from trainmaster.client.errors import ClientError
 from trainmaster.client.experiments import Experiments
 from trainmaster.client.master import Master
@@ -101,17 +101,6 @@ def _logs(args: argparse.Namespace) -> None:
     print_logs(connect(args), args.trial_id, args)
 
 
-def print_logs(master: Master, trial_id: int, args: argparse.Namespace) -> None:
-    """Print the lines that the options of `add_log_filters` select. Raises UsageError and ClientError."""
-    where = log_filters(args)
-    lines = master.logs(trial_id, follow=args.follow, tail=args.tail, head=args.head, notice=say, **where)
-    for line in lines:
-        if args.json:
-            render.show_json_line(line.raw, flush=args.follow)
-        else:
-            print(line.message, end="", flush=args.follow)
-
-
 def _kill(args: argparse.Namespace) -> None:
     master = connect(args)
     trial = master.trial(args.trial_id)
@@ -131,10 +120,10 @@ def _download(args: argparse.Namespace) -> None:
         if checkpoint.trial_id != args.trial_id:
             raise ClientError(f"Checkpoint {args.uuid} does not belong to trial {args.trial_id}.")
     else:
-        found = master.trial_checkpoints(args.trial_id, best=args.best)
-        if not found:
+        checkpoints = master.trial_checkpoints(args.trial_id, best=args.best)
+        if not checkpoints:
             raise ClientError(f"Trial {args.trial_id} has no checkpoint.")
-        checkpoint = found[0] if args.best else found[-1]
+        checkpoint = checkpoints[0] if args.best else checkpoints[-1]
     copy_to(checkpoint, args.output_dir or Path("checkpoints") / checkpoint.uuid, quiet=args.quiet)
 
 

@@ -46,7 +46,7 @@ def add_to(verbs: Verbs) -> None:
 
 
 def _list_sessions(args: argparse.Namespace) -> None:
-    found = connect(args).sessions()
+    sessions = connect(args).sessions()
     headers = ["ID", "Created At", "Expires At", "Where", "This One"]
     rows = [
         [
@@ -56,9 +56,9 @@ def _list_sessions(args: argparse.Namespace) -> None:
             " ".join(filter(None, (one["origin"] or "a program", one["description"]))),
             one["current"],
         ]
-        for one in found
+        for one in sessions
     ]
-    render.show(args, headers, rows, found)
+    render.show(args, headers, rows, sessions)
 
 
 def _end_session(args: argparse.Namespace) -> None:

@@ -42,9 +42,9 @@ def _ids(master: Users, names: list[str]) -> list[int]:
 def _list(args: argparse.Namespace) -> None:
     master = Users(session(args))
     wanted = args.groups_user_belongs_to
-    found = master.groups(user_id=master.user(wanted)["id"] if wanted else None)
-    rows = [[entry["group"]["groupId"], entry["group"]["name"], entry["numMembers"]] for entry in found]
-    render.show(args, ["Group ID", "Group Name", "# Users"], rows, found)
+    groups = master.groups(user_id=master.user(wanted)["id"] if wanted else None)
+    rows = [[entry["group"]["groupId"], entry["group"]["name"], entry["numMembers"]] for entry in groups]
+    render.show(args, ["Group ID", "Group Name", "# Users"], rows, groups)
 
 
 def _create(args: argparse.Namespace) -> None:
@@ -54,9 +54,9 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _describe(args: argparse.Namespace) -> None:
-    found = Users(session(args)).group(args.group_name)
-    rows = [[user["id"], user["username"], user["displayName"], user["active"]] for user in found["users"]]
-    render.show(args, ["User ID", "Username", "Display Name", "Active"], rows, found)
+    group = Users(session(args)).group(args.group_name)
+    rows = [[user["id"], user["username"], user["displayName"], user["active"]] for user in group["users"]]
+    render.show(args, ["User ID", "Username", "Display Name", "Active"], rows, group)
 
 
 def _add(args: argparse.Namespace) -> None:

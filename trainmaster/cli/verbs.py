@@ -88,6 +88,13 @@ def seconds(text: str) -> float:
     return value
 
 
+def add_days(parser: argparse.ArgumentParser) -> None:
+    """Add `--days N` and `--forever`."""
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument("--days", type=natural, metavar="N", help="days after a trial's end")
+    group.add_argument("--forever", dest="days", action="store_const", const=-1, help="do not delete them")
+
+
 def add_paging(parser: argparse.ArgumentParser, limit: int) -> None:
     parser.add_argument("--limit", type=positive, default=limit, help="entries per page (default: %(default)s)")
     parser.add_argument("--offset", type=int, default=0, help="entries to skip; negative counts from the end")
@@ -118,14 +125,14 @@ def read_mapping(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ClientError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise ClientError(f"{path} is not a mapping of keys to values.")
-    return found
+    return data
 
 
 def add_log_filters(parser: argparse.ArgumentParser) -> None:

@@ -14,12 +14,16 @@ from trainmaster.cli.verbs import Verbs, add_order, add_paging, confirmed, natur
 from trainmaster.client.organisation import Organisation
 from trainmaster.client.users import Users
 
-# verb -> (the message when it is done, help)
-STEER = {
-    "archive": ("Archived", "make a workspace read-only and hide it from lists, with its projects"),
-    "unarchive": ("Unarchived", "undo `archive`"),
-    "pin": ("Pinned", "show a workspace at the top of your web page"),
-    "unpin": ("Unpinned", "undo `pin`"),
+# verb -> (its call, the message when it is done, help)
+FLAG_VERBS = {
+    "archive": (
+        Organisation.archive_workspace,
+        "Archived",
+        "make a workspace read-only and hide it from lists, with its projects",
+    ),
+    "unarchive": (Organisation.unarchive_workspace, "Unarchived", "undo `archive`"),
+    "pin": (Organisation.pin_workspace, "Pinned", "show a workspace at the top of your web page"),
+    "unpin": (Organisation.unpin_workspace, "Unpinned", "undo `pin`"),
 }
 
 if TYPE_CHECKING:
@@ -52,8 +56,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     _add_name(p)
     p.add_argument("--name", metavar="NAME", help="its new name")
     _add_settings(p)
-    for verb, (_, text) in STEER.items():
-        _add_name(verbs.add(verb, _steer(verb), text, f"det workspace {verb} vision"))
+    for verb, (_, _, text) in FLAG_VERBS.items():
+        _add_name(verbs.add(verb, _flag(verb), text, f"det workspace {verb} vision"))
     p = verbs.add("delete", _delete, "delete a workspace with all that it contains", "det workspace delete vision")
     _add_name(p)
     p.add_argument("--yes", action="store_true", help="do not ask")
@@ -100,12 +104,12 @@ def _storage(args: argparse.Namespace) -> dict[str, Any] | None:
     if args.checkpoint_storage_config is None:
         return None
     try:
-        found = json.loads(args.checkpoint_storage_config)
+        data = json.loads(args.checkpoint_storage_config)
     except ValueError as error:
         raise UsageError(f"--checkpoint-storage-config is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise UsageError("--checkpoint-storage-config must be a JSON object")
-    return found
+    return data
 
 
 def _show(args: argparse.Namespace, workspaces: list[wire.Workspace], raw: Any) -> None:
@@ -121,10 +125,10 @@ def _show(args: argparse.Namespace, workspaces: list[wire.Workspace], raw: Any) 
 
 
 def _list(args: argparse.Namespace) -> None:
-    found = Organisation(session(args)).workspaces(
+    workspaces = Organisation(session(args)).workspaces(
         limit=args.limit, offset=args.offset, everything=args.pages == "all", **order(args)
     )
-    _show(args, found, found)
+    _show(args, workspaces, workspaces)
 
 
 def _list_pools(args: argparse.Namespace) -> None:
@@ -152,33 +156,35 @@ def _create(args: argparse.Namespace) -> None:
 
 
 def _describe(args: argparse.Namespace) -> None:
-    found = Organisation(session(args)).workspace(args.workspace_name)
-    _show(args, [found], found)
+    workspace = Organisation(session(args)).workspace(args.workspace_name)
+    _show(args, [workspace], workspace)
 
 
 def _edit(args: argparse.Namespace) -> None:
     master = Organisation(session(args))
-    found = master.workspace(args.workspace_name)
-    changed = master.edit_workspace(found["id"], name=args.name, **_settings(args))
+    workspace = master.workspace(args.workspace_name)
+    changed = master.edit_workspace(workspace["id"], name=args.name, **_settings(args))
     _show(args, [changed], changed)
 
 
-def _steer(verb: str) -> Callable[[argparse.Namespace], None]:
+def _flag(verb: str) -> Callable[[argparse.Namespace], None]:
+    call, done, _ = FLAG_VERBS[verb]
+
     def run(args: argparse.Namespace) -> None:
         master = Organisation(session(args))
-        master.steer_workspace(master.workspace(args.workspace_name)["id"], verb)
-        print(f"{STEER[verb][0]} workspace {args.workspace_name}")
+        call(master, master.workspace(args.workspace_name)["id"])
+        print(f"{done} workspace {args.workspace_name}")
 
     return run
 
 
 def _delete(args: argparse.Namespace) -> int:
     master = Organisation(session(args))
-    found = master.workspace(args.workspace_name)
+    workspace = master.workspace(args.workspace_name)
     question = f"Delete the workspace {args.workspace_name} with all its projects and experiments?"
     if not confirmed(args, question):
         print("Nothing was deleted.")
         return 1
-    gone = master.delete_workspace(found["id"])
+    gone = master.delete_workspace(workspace["id"])
     print(f"Deleted workspace {args.workspace_name}" if gone else f"Deletion of {args.workspace_name} is in progress")
     return 0

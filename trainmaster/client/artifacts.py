@@ -32,21 +32,12 @@ class Way(enum.Enum):
 
 @dataclass(frozen=True)
 class Checkpoint(models.Checkpoint):
-    """A checkpoint, as it was when it was read."""
+    """A checkpoint, as it was when it was read. Every method may raise MasterUnreachable and APIError."""
 
     master: Master = field(repr=False, compare=False)
 
     def reload(self) -> Checkpoint:
-        """Get this checkpoint again.
-
-        Returns:
-            The checkpoint as it is now.
-
-        Raises:
-            NoSuchThing: It has been deleted with its experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Get this checkpoint again. As `Master.checkpoint`."""
         return self.master.checkpoint(self.uuid)
 
     def trial(self) -> Trial:
@@ -57,8 +48,6 @@ class Checkpoint(models.Checkpoint):
 
         Raises:
             ClientError: It belongs to no trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         if self.trial_id is None:
             raise ClientError(f"Checkpoint {self.uuid} belongs to no trial.")
@@ -88,8 +77,6 @@ class Checkpoint(models.Checkpoint):
 
         Raises:
             ClientError: The target exists, the files are gone or damaged, or they cannot be copied.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         where = Path("checkpoints") / self.uuid if target is None else Path(target)
         _fetch(self, where, way)
@@ -106,41 +93,24 @@ class Checkpoint(models.Checkpoint):
 
         Raises:
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         left = {**self.reload().metadata, **values}
         self.master.edits.set_checkpoint_metadata(self.uuid, {k: v for k, v in left.items() if v is not None})
         return self.reload()
 
     def delete(self) -> None:
-        """Delete its files. The master continues after the call has returned.
-
-        Raises:
-            NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Delete its files. The master continues after the call has returned. As `Experiments.delete_checkpoints`."""
         self.master.edits.delete_checkpoints([self.uuid])
 
 
 @dataclass(frozen=True)
 class Model(models.Model):
-    """A model of the registry, as it was when it was read."""
+    """A model of the registry, as it was when it was read. Every method may raise MasterUnreachable and APIError."""
 
     master: Master = field(repr=False, compare=False)
 
     def reload(self) -> Model:
-        """Get this model again.
-
-        Returns:
-            The model as it is now.
-
-        Raises:
-            NoSuchThing: It has been deleted.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Get this model again. As `Master.model`."""
         return self.master.model(str(self.id))
 
     def register(self, checkpoint: Checkpoint | str, **fields: Any) -> ModelVersion:
@@ -156,8 +126,6 @@ class Model(models.Model):
         Raises:
             NoSuchThing: There is no such checkpoint.
             NotAllowed: The caller may not change the model.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         uuid = checkpoint if isinstance(checkpoint, str) else checkpoint.uuid
         return _version(self.master, self.master.registry.register(str(self.id), uuid, **fields))
@@ -167,10 +135,6 @@ class Model(models.Model):
 
         Returns:
             The versions, newest first.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return [_version(self.master, raw) for raw in self.master.registry.versions(str(self.id))]
 
@@ -186,15 +150,13 @@ class Model(models.Model):
         Raises:
             ClientError: The model has no version.
             NoSuchThing: There is no version of this number.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         if number is not None:
             return _version(self.master, self.master.registry.version(str(self.id), number))
-        found = self.versions()
-        if not found:
+        versions = self.versions()
+        if not versions:
             raise ClientError(f"The model {self.name!r} has no version yet.")
-        return found[0]
+        return versions[0]
 
     def edit(self, **fields: Any) -> Model:
         """Change how it is described.
@@ -207,73 +169,35 @@ class Model(models.Model):
 
         Raises:
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self.master.registry.edit_model(str(self.id), **fields)
         return self.reload()
 
     def move(self, workspace_id: int) -> None:
-        """Move it to another workspace.
-
-        Args:
-            workspace_id: Number of the workspace.
-
-        Raises:
-            NoSuchThing: There is no such workspace.
-            NotAllowed: The caller may not move it there.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Move it to another workspace. As `ModelRegistry.move_model`."""
         self.master.registry.move_model(str(self.id), workspace_id)
 
     def archive(self) -> None:
-        """Archive it: it cannot be changed until `unarchive`.
-
-        Raises:
-            NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self.master.registry.steer_model(str(self.id), "archive")
+        """Archive it: it cannot be changed until `unarchive`. As `ModelRegistry.archive_model`."""
+        self.master.registry.archive_model(str(self.id))
 
     def unarchive(self) -> None:
-        """Undo `archive`.
-
-        Raises:
-            NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self.master.registry.steer_model(str(self.id), "unarchive")
+        """Undo `archive`. As `ModelRegistry.unarchive_model`."""
+        self.master.registry.unarchive_model(str(self.id))
 
     def delete(self) -> None:
-        """Delete it with its versions; the checkpoints stay.
-
-        Raises:
-            NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Delete it with its versions; the checkpoints stay. As `ModelRegistry.delete_model`."""
         self.master.registry.delete_model(str(self.id))
 
 
 @dataclass(frozen=True)
 class ModelVersion(models.ModelVersion):
-    """A version of a model, as it was when it was read."""
+    """A version of a model, as it was when it was read. Every method may raise MasterUnreachable and APIError."""
 
     master: Master = field(repr=False, compare=False)
 
     def checkpoint(self) -> Checkpoint:
-        """Get the checkpoint that is registered as this version.
-
-        Returns:
-            The checkpoint as it is now.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Get the checkpoint that is registered as this version. As `Master.checkpoint`."""
         return self.master.checkpoint(self.checkpoint_uuid)
 
     def edit(self, **fields: Any) -> ModelVersion:
@@ -287,19 +211,11 @@ class ModelVersion(models.ModelVersion):
 
         Raises:
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return _version(self.master, self.master.registry.edit_version(self.model_name, self.version, **fields))
 
     def delete(self) -> None:
-        """Delete this version; the checkpoint stays.
-
-        Raises:
-            NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Delete this version; the checkpoint stays. As `ModelRegistry.delete_version`."""
         self.master.registry.delete_version(self.model_name, self.version)
 
 

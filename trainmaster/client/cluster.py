@@ -27,8 +27,6 @@ class ClusterView(Resource):
 
         Raises:
             NotAllowed: The caller may not see it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return dict(self._get("master/config")["config"])
 
@@ -40,14 +38,12 @@ class ClusterView(Resource):
 
         Raises:
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"config": {"log": {"level": f"LOG_LEVEL_{level}"}}, "fieldMask": {"paths": ["log.level"]}}
         self._patch("master/config", body)
 
     def master_log(self, *, offset: int = 0, follow: bool = False, notice: Notice | None = None) -> Iterator[Json]:
-        """Read the master's log. Errors are raised while iterating.
+        """Read the master's log.
 
         Args:
             offset: Lines to skip; a negative number counts from the end.
@@ -59,8 +55,6 @@ class ClusterView(Resource):
 
         Raises:
             NotAllowed: The caller may not see it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         waiting = Patience(None if follow else 0.0, notice)
         last, until = -1, ""
@@ -86,13 +80,9 @@ class ClusterView(Resource):
 
         Returns:
             The attempts, oldest first.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: dict[str, Json] = self._get("tasks")["allocationIdToSummary"]
-        return sorted(found.values(), key=lambda task: str(task["registeredTime"]))
+        tasks: dict[str, Json] = self._get("tasks")["allocationIdToSummary"]
+        return sorted(tasks.values(), key=lambda task: str(task["registeredTime"]))
 
     def task_log(
         self,
@@ -105,7 +95,7 @@ class ClusterView(Resource):
         patience: float | None = None,
         **where: Any,
     ) -> Iterator[Json]:
-        """Read the log of a task. Errors are raised while iterating.
+        """Read the log of a task.
 
         Args:
             task_id: Id of the task.
@@ -121,8 +111,6 @@ class ClusterView(Resource):
 
         Raises:
             NoSuchThing: There is no such task.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         path = f"/api/v1/tasks/{word(task_id)}/logs"
         waiting = Patience(patience if follow else 0.0, notice)
@@ -180,7 +168,6 @@ class ClusterView(Resource):
 
         Raises:
             NoSuchThing: There is no such task.
-            MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call, as for a search that cannot be read.
         """
         place = {"around": around, "at": at, "share": share, "find": find or None, "from": start}
@@ -201,8 +188,6 @@ class ClusterView(Resource):
 
         Raises:
             NotAllowed: The caller may not see it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(
             self._get("resources/allocation/raw", timestampAfter=after, timestampBefore=before)["resourceEntries"]
@@ -221,8 +206,6 @@ class ClusterView(Resource):
 
         Raises:
             NotAllowed: The caller may not see it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         period = f"RESOURCE_ALLOCATION_AGGREGATION_PERIOD_{'MONTHLY' if monthly else 'DAILY'}"
         answer = self._get("resources/allocation/aggregated", startDate=first, endDate=last, period=period)

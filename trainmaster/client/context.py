@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from trainmaster.client import ignore
+from trainmaster.client.connection import Streamed
 from trainmaster.client.errors import ClientError
-from trainmaster.client.transport import Streamed
 
 LIMIT = 95 * 1024 * 1024  # bytes that a master accepts unless its administrator has lowered the limit
 REGULAR, FOLDER = ord("0"), ord("5")  # tar's type characters

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from trainmaster.client.address import canonical_url
 from trainmaster.client.errors import ClientError
-from trainmaster.client.transport import canonical_url
 
 VERSION = 2
 MARKS = "client-marks.json"
@@ -77,8 +77,8 @@ def remember_mark(url: str, user: str, mark: str) -> None:
 
     def changed() -> dict[str, Any]:
         marks = _marks()
-        mine = marks.get(url)
-        return {**marks, url: {**(mine if isinstance(mine, dict) else {}), user: mark}}
+        of_master = marks.get(url)
+        return {**marks, url: {**(of_master if isinstance(of_master, dict) else {}), user: mark}}
 
     store(MARKS, changed)
 
@@ -91,32 +91,32 @@ def store(name: str, changed: Callable[[], dict[str, Any]]) -> None:
 
 def _marks() -> dict[str, Any]:
     try:
-        found = json.loads((folder() / MARKS).read_text())
+        data = json.loads((folder() / MARKS).read_text())
     except (OSError, ValueError):  # a lost mark only makes the next log-in wait longer
         return {}
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def _read() -> dict[str, Any]:
     path = folder() / "auth.json"
     try:
-        found = json.loads(path.read_text())
+        data = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return {"version": VERSION, "masters": {}}
     except (OSError, ValueError) as error:
         raise ClientError(f"The token store {path} cannot be read ({error}). Remove it and log in again.") from None
-    version = found.get("version", 0) if isinstance(found, dict) else None
+    version = data.get("version", 0) if isinstance(data, dict) else None
     if version == 0:
         return {"version": VERSION, "masters": {}}  # its token does not name its master; the next log-in replaces it
     if version == 1:
-        return {"version": VERSION, "masters": _canonical(found.get("masters") or {})}
-    if version != VERSION or not isinstance(found.get("masters", {}), dict):
+        return {"version": VERSION, "masters": _canonical(data.get("masters") or {})}
+    if version != VERSION or not isinstance(data.get("masters", {}), dict):
         raise ClientError(
             f"The token store {path} has a version that this client does not know. "
             "Set DET_DEBUG_CONFIG_PATH to another folder, or remove the file and log in again."
         )
-    found.setdefault("masters", {})
-    return dict(found)
+    data.setdefault("masters", {})
+    return dict(data)
 
 
 def _canonical(masters: dict[str, Any]) -> dict[str, Any]:

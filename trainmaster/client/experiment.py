@@ -31,28 +31,19 @@ def _ended(read: Callable[[], E], interval: float, patience: float | None) -> E:
 
 @dataclass(frozen=True)
 class Experiment(models.Experiment):
-    """An experiment, as it was when it was read. All methods make calls to the master."""
+    """An experiment, as it was when it was read. Every method may raise MasterUnreachable and APIError."""
 
     master: Master = field(repr=False, compare=False)
 
     def reload(self) -> Experiment:
-        """Get this experiment again.
-
-        Returns:
-            The experiment as it is now.
-
-        Raises:
-            NoSuchThing: It has been deleted.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Get this experiment again. As `Master.experiment`."""
         return self.master.experiment(self.id)
 
     @property
     def config(self) -> models.Json:
         """The configuration that it runs with, with all defaults filled in."""
-        found: models.Json = self.raw["config"]
-        return found
+        config: models.Json = self.raw["config"]
+        return config
 
     def wait(self, interval: float = 2.0, *, patience: float | None = None) -> Experiment:
         """Wait until the experiment has ended, in whatever state.
@@ -67,23 +58,13 @@ class Experiment(models.Experiment):
         Raises:
             NoSuchThing: It has been deleted.
             MasterUnreachable: The master did not answer for `patience` seconds.
-            APIError: The master refuses the call.
         """
         return _ended(self.reload, interval, patience)
 
     # -- results --------------------------------------------------------------------------------------------------
 
     def trials(self) -> list[Trial]:
-        """List its trials.
-
-        Returns:
-            The trials by ascending id.
-
-        Raises:
-            NoSuchThing: It has been deleted.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """List its trials. As `Master.trials`."""
         return self.master.trials(self.id)
 
     def first_trial(self, interval: float = 0.5, *, patience: Patience | None = None) -> Trial:
@@ -99,12 +80,11 @@ class Experiment(models.Experiment):
         Raises:
             ClientError: The experiment has ended without a trial.
             MasterUnreachable: The master did not answer for longer than `patience`.
-            APIError: The master refuses the call.
         """
         waiting = patience or Patience()
         while True:
-            if found := waiting.ask(lambda: self.master.trials(self.id, limit=1, everything=False)):
-                return found[0]
+            if trials := waiting.ask(lambda: self.master.trials(self.id, limit=1, everything=False)):
+                return trials[0]
             if waiting.ask(self.reload).ended_for_good:
                 raise ClientError(f"Experiment {self.id} ended without a trial.")
             time.sleep(interval)
@@ -114,27 +94,12 @@ class Experiment(models.Experiment):
 
         Returns:
             The trial; None while no trial has reported the metric.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         best = self.reload().best_trial_id
         return None if best is None else self.master.trial(best)
 
     def checkpoints(self, *, best: int | None = None) -> list[Checkpoint]:
-        """List its checkpoints.
-
-        Args:
-            best: Only this many, best first by the searcher's metric. None: all, oldest first.
-
-        Returns:
-            The checkpoints.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """List its checkpoints. As `Master.checkpoints`."""
         return self.master.checkpoints(self.id, best=best)
 
     def best_checkpoint(self) -> Checkpoint:
@@ -145,125 +110,53 @@ class Experiment(models.Experiment):
 
         Raises:
             ClientError: No checkpoint has a metric.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found = self.checkpoints(best=1)
-        if not found:
+        checkpoints = self.checkpoints(best=1)
+        if not checkpoints:
             raise ClientError(f"Experiment {self.id} has no checkpoint with a metric.")
-        return found[0]
+        return checkpoints[0]
 
     def metrics(self, group: str = "") -> Iterator[models.MetricsReport]:
-        """Read the metrics of all its trials, trial by trial in order of steps. Errors are raised while iterating.
-
-        Args:
-            group: training, validation, or a name of the training code's own; empty for all groups.
-
-        Returns:
-            An iterator over the reports, read as it is used.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Read the metrics of all its trials, trial by trial in order of steps. As `Master.metrics`."""
         return self.master.metrics([trial.id for trial in self.trials()], group)
 
     def files(self) -> bytes:
-        """Download its training code.
-
-        Returns:
-            A gzipped tar; empty if it has no code.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Download its training code. As `Experiments.files`."""
         return self.master.edits.files(self.id)
 
     # -- changes --------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Pause it: its trials save a checkpoint and free their resources.
-
-        Raises:
-            NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self.master.steer(self.id, "pause")
+        """Pause it: its trials save a checkpoint and free their resources. As `Master.pause`."""
+        self.master.pause(self.id)
 
     def activate(self) -> None:
-        """Let it run again after a pause.
-
-        Raises:
-            NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self.master.steer(self.id, "activate")
+        """Let it run again after a pause. As `Master.activate`."""
+        self.master.activate(self.id)
 
     def cancel(self) -> None:
-        """Cancel it: its trials save a checkpoint and end.
-
-        Raises:
-            NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self.master.steer(self.id, "cancel")
+        """Cancel it: its trials save a checkpoint and end. As `Master.cancel`."""
+        self.master.cancel(self.id)
 
     def kill(self) -> None:
-        """End it at once, without checkpoints.
-
-        Raises:
-            NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self.master.steer(self.id, "kill")
+        """End it at once, without checkpoints. As `Master.kill`."""
+        self.master.kill(self.id)
 
     def archive(self) -> None:
-        """Archive it: lists leave it out unless asked for.
-
-        Raises:
-            NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self.master.edits.steer(self.id, "archive")
+        """Archive it: lists leave it out unless asked for. As `Experiments.archive`."""
+        self.master.edits.archive(self.id)
 
     def unarchive(self) -> None:
-        """Undo `archive`.
-
-        Raises:
-            NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self.master.edits.steer(self.id, "unarchive")
+        """Undo `archive`. As `Experiments.unarchive`."""
+        self.master.edits.unarchive(self.id)
 
     def delete(self) -> None:
-        """Delete it with its checkpoints and logs. The master continues after the call has returned.
-
-        Raises:
-            NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Delete it with its checkpoints and logs. The master continues after the call has returned. As
+        `Master.delete_experiment`."""
         self.master.delete_experiment(self.id)
 
     def move(self, project_id: int) -> None:
-        """Move it to another project.
-
-        Args:
-            project_id: Number of the project.
-
-        Raises:
-            NoSuchThing: There is no such project.
-            NotAllowed: The caller may not move it there.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Move it to another project. As `Experiments.move`."""
         self.master.edits.move(self.id, project_id)
 
     def edit(
@@ -287,8 +180,6 @@ class Experiment(models.Experiment):
 
         Raises:
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         fields = {"name": name, "description": description, "notes": notes, "labels": labels}
         self.master.edits.edit(self.id, **{key: value for key, value in fields.items() if value is not None})
@@ -297,21 +188,12 @@ class Experiment(models.Experiment):
 
 @dataclass(frozen=True)
 class Trial(models.Trial):
-    """A trial, as it was when it was read. All methods make calls to the master."""
+    """A trial, as it was when it was read. Every method may raise MasterUnreachable and APIError."""
 
     master: Master = field(repr=False, compare=False)
 
     def reload(self) -> Trial:
-        """Get this trial again.
-
-        Returns:
-            The trial as it is now.
-
-        Raises:
-            NoSuchThing: It has been deleted.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Get this trial again. As `Master.trial`."""
         return self.master.trial(self.id)
 
     def wait(self, interval: float = 2.0, *, patience: float | None = None) -> Trial:
@@ -327,65 +209,27 @@ class Trial(models.Trial):
         Raises:
             NoSuchThing: It has been deleted.
             MasterUnreachable: The master did not answer for `patience` seconds.
-            APIError: The master refuses the call.
         """
         return _ended(self.reload, interval, patience)
 
     def experiment(self) -> Experiment:
-        """Get the experiment that it belongs to.
-
-        Returns:
-            The experiment as it is now.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Get the experiment that it belongs to. As `Master.experiment`."""
         return self.master.experiment(self.experiment_id)
 
     def metrics(self, group: str = "") -> Iterator[models.MetricsReport]:
-        """Read its metrics in order of steps. Errors are raised while iterating.
-
-        Args:
-            group: training, validation, or a name of the training code's own; empty for all groups.
-
-        Returns:
-            An iterator over the reports, read as it is used.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Read its metrics in order of steps. As `Master.metrics`."""
         return self.master.metrics([self.id], group)
 
     def logs(self, **options: Any) -> Iterator[models.LogLine]:
-        """Read its log, in order of arrival. Errors are raised while iterating.
+        """Read its log, in order of arrival. As `Master.logs`.
 
         Args:
             options: Those of `Master.logs`: follow, head, tail, notice, and the API's filters.
-
-        Returns:
-            An iterator over the lines.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self.master.logs(self.id, **options)
 
     def checkpoints(self, *, best: bool = False) -> list[Checkpoint]:
-        """List its checkpoints whose files exist.
-
-        Args:
-            best: True: best first by the searcher's metric; else oldest first.
-
-        Returns:
-            The checkpoints.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """List its checkpoints whose files exist. As `Master.trial_checkpoints`."""
         return self.master.trial_checkpoints(self.id, best=best)
 
     def newest_checkpoint(self) -> Checkpoint:
@@ -396,13 +240,11 @@ class Trial(models.Trial):
 
         Raises:
             ClientError: It has no checkpoint.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found = self.checkpoints()
-        if not found:
+        checkpoints = self.checkpoints()
+        if not checkpoints:
             raise ClientError(f"Trial {self.id} has no checkpoint.")
-        return found[-1]
+        return checkpoints[-1]
 
     def best_checkpoint(self) -> Checkpoint:
         """Get its best checkpoint by the searcher's metric.
@@ -412,32 +254,16 @@ class Trial(models.Trial):
 
         Raises:
             ClientError: It has no checkpoint.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found = self.checkpoints(best=True)
-        if not found:
+        checkpoints = self.checkpoints(best=True)
+        if not checkpoints:
             raise ClientError(f"Trial {self.id} has no checkpoint.")
-        return found[0]
+        return checkpoints[0]
 
     def story(self) -> list[models.StoryEvent]:
-        """Get its story: events and decisions.
-
-        Returns:
-            The events, oldest first.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """Get its story: events and decisions. As `Master.story`."""
         return self.master.story(self.id)
 
     def kill(self) -> None:
-        """End it at once, without a checkpoint.
-
-        Raises:
-            NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """End it at once, without a checkpoint. As `Master.kill_trial`."""
         self.master.kill_trial(self.id)

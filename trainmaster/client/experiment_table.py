@@ -28,7 +28,6 @@ class ExperimentTable(Resource):
             The rows by column, with id and state whatever is asked for. Times are seconds since 1970.
 
         Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
             APIError: The line, the order or a column cannot be read.
         """
         found: list[dict[str, Any]] = []

@@ -10,13 +10,17 @@ from trainmaster.client.resource import Json, Resource, word
 
 
 class Experiments(Resource):
-    """Calls that change what belongs to a user; `Master` has those that read."""
+    """Calls that change what belongs to a user; `Master` has those that read.
+
+    Arguments of several calls:
+        experiment_id: Number of the experiment.
+        uuids: Ids of the checkpoints.
+    """
 
     def edit(self, experiment_id: int, **fields: Any) -> Json:
         """Change fields of an experiment.
 
         Args:
-            experiment_id: Number of the experiment.
             fields: Named as in the API: name, description, notes, labels, resources, checkpointStorage.
 
         Returns:
@@ -25,8 +29,6 @@ class Experiments(Resource):
         Raises:
             NoSuchThing: There is no such experiment.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return dict(self._patch(f"experiments/{experiment_id}", {"id": experiment_id, **fields})["experiment"])
 
@@ -34,7 +36,6 @@ class Experiments(Resource):
         """Add a label to an experiment.
 
         Args:
-            experiment_id: Number of the experiment.
             label: The label.
 
         Returns:
@@ -43,8 +44,6 @@ class Experiments(Resource):
         Raises:
             NoSuchThing: There is no such experiment.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._put(f"experiments/{experiment_id}/labels/{word(label)}", {})["labels"])
 
@@ -52,7 +51,6 @@ class Experiments(Resource):
         """Remove a label from an experiment.
 
         Args:
-            experiment_id: Number of the experiment.
             label: The label.
 
         Returns:
@@ -61,38 +59,36 @@ class Experiments(Resource):
         Raises:
             NoSuchThing: There is no such experiment.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._delete(f"experiments/{experiment_id}/labels/{word(label)}")["labels"])
 
-    def steer(self, experiment_id: int, verb: str) -> None:
-        """Archive an experiment, or undo that.
-
-        Args:
-            experiment_id: Number of the experiment.
-            verb: archive or unarchive.
+    def archive(self, experiment_id: int) -> None:
+        """Archive an experiment: it becomes read-only and is left out of lists.
 
         Raises:
             NoSuchThing: There is no such experiment.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        self._post(f"experiments/{experiment_id}/{verb}")
+        self._post(f"experiments/{experiment_id}/archive")
+
+    def unarchive(self, experiment_id: int) -> None:
+        """Undo the archiving of an experiment.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+        """
+        self._post(f"experiments/{experiment_id}/unarchive")
 
     def move(self, experiment_id: int, project_id: int) -> None:
         """Move an experiment to another project.
 
         Args:
-            experiment_id: Number of the experiment.
             project_id: Number of the project.
 
         Raises:
             NoSuchThing: There is no such experiment or project.
             NotAllowed: The caller may not move it there.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"experimentId": experiment_id, "destinationProjectId": project_id}
         self._post(f"experiments/{experiment_id}/move", body)
@@ -101,44 +97,31 @@ class Experiments(Resource):
         """Continue an experiment that has ended.
 
         Args:
-            experiment_id: Number of the experiment.
             overrides: YAML that is merged over its configuration.
 
         Raises:
             NoSuchThing: There is no such experiment.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post("experiments/continue", {"id": experiment_id, "overrideConfig": overrides}, retry=False)
 
     def files(self, experiment_id: int) -> bytes:
         """Download the training code of an experiment.
 
-        Args:
-            experiment_id: Number of the experiment.
-
         Returns:
             A gzipped tar; empty if it has no code.
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return base64.b64decode(self._get(f"experiments/{experiment_id}/model_def")["b64Tgz"])
 
     def remove_tensorboard_files(self, experiment_id: int) -> None:
         """Delete the TensorBoard files of an experiment.
 
-        Args:
-            experiment_id: Number of the experiment.
-
         Raises:
             NoSuchThing: There is no such experiment.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete(f"experiments/{experiment_id}/tensorboard-files")
 
@@ -146,7 +129,6 @@ class Experiments(Resource):
         """Show which checkpoints another retention policy would delete.
 
         Args:
-            experiment_id: Number of the experiment.
             best: Checkpoints to keep of the whole experiment, by the searcher's metric.
             trial_best: Checkpoints to keep of each trial, by the searcher's metric.
             trial_latest: Newest checkpoints to keep of each trial.
@@ -156,8 +138,6 @@ class Experiments(Resource):
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         query = {"save_experiment_best": best, "save_trial_best": trial_best, "save_trial_latest": trial_latest}
         return self._http.request("GET", f"/experiments/{experiment_id}/preview_gc", query=query)
@@ -168,14 +148,11 @@ class Experiments(Resource):
         """Set how long the logs of an experiment's trials are kept.
 
         Args:
-            experiment_id: Number of the experiment.
             days: Days after the end of a trial; -1 for ever.
 
         Raises:
             NoSuchThing: There is no such experiment.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._put(f"experiments/{experiment_id}/retain_logs", {"experimentId": experiment_id, "numDays": days})
 
@@ -189,8 +166,6 @@ class Experiments(Resource):
         Raises:
             NoSuchThing: There is no such trial.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._put(f"trials/{trial_id}/retain_logs", {"trialId": trial_id, "numDays": days})
 
@@ -202,8 +177,6 @@ class Experiments(Resource):
 
         Raises:
             NotAllowed: The caller is not an administrator.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return int(self._post("cleanup_logs")["removedCount"])
 
@@ -212,14 +185,9 @@ class Experiments(Resource):
     def delete_checkpoints(self, uuids: Sequence[str]) -> None:
         """Delete the files of checkpoints. The master continues after the call has returned.
 
-        Args:
-            uuids: Ids of the checkpoints.
-
         Raises:
             NoSuchThing: One of them does not exist.
             NotAllowed: The caller may not delete them.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete("checkpoints", {"checkpointUuids": list(uuids)})
 
@@ -233,8 +201,6 @@ class Experiments(Resource):
         Raises:
             NoSuchThing: There is no such checkpoint.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post(f"checkpoints/{word(uuid)}/metadata", {"checkpoint": {"uuid": uuid, "metadata": metadata}})
 
@@ -242,13 +208,10 @@ class Experiments(Resource):
         """Remove single files from checkpoints.
 
         Args:
-            uuids: Ids of the checkpoints.
             globs: Patterns of the files to remove; empty only reads the lists of files again.
 
         Raises:
             NoSuchThing: One of them does not exist.
             NotAllowed: The caller may not change them.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post("checkpoints/rm", {"checkpointUuids": list(uuids), "checkpointGlobs": list(globs)})

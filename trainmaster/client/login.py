@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable
 
 from trainmaster.client import credentials
+from trainmaster.client.address import canonical_url
 from trainmaster.client.errors import ClientError, NotLoggedIn
 from trainmaster.client.master import Master
-from trainmaster.client.transport import Transport, canonical_url
+from trainmaster.client.transport import Transport
 
 FALLBACK_USER = "determined"
 Warn = Callable[[str], None]

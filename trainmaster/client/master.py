@@ -33,6 +33,11 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
     Not thread-safe: use one per thread. Calls that may be repeated are repeated for about two seconds while the master
     does not answer.
+
+    Arguments of several calls:
+        experiment_id: Number of the experiment.
+        trial_id: Number of the trial.
+        uuid: Id of the checkpoint.
     """
 
     @property
@@ -81,8 +86,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
             FileFault: The configuration file cannot be read.
             ClientError: A file to send is missing, unreadable or too large.
             NoSuchThing: There is no such project or template.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         if path := _file(config):
             config, source = _read(path), source or str(path)
@@ -108,16 +111,11 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
     def experiment(self, experiment_id: int) -> Experiment:
         """Get an experiment.
 
-        Args:
-            experiment_id: Number of the experiment.
-
         Returns:
             The experiment as it is now.
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         raw = self._http.request("GET", f"/api/v1/experiments/{experiment_id}")["experiment"]
         return Experiment.parse(raw, master=self)
@@ -146,10 +144,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Returns:
             The experiments that match.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         query = {"archived": archived, "users": list(users), "projectId": project_id, **where}
         return [
@@ -177,44 +171,56 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Returns:
             The experiments that match.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         from trainmaster.client.filters import written
 
         wanted = json.dumps(written(where, archived=archived))
         body = {"filter": wanted, "sort": sort, "projectId": project_id, "limit": limit}
-        found = self._http.request("POST", "/api/v1/experiments-search", body=body)["experiments"]
-        return [Experiment.parse(one["experiment"], master=self) for one in found]
+        experiments = self._http.request("POST", "/api/v1/experiments-search", body=body)["experiments"]
+        return [Experiment.parse(one["experiment"], master=self) for one in experiments]
 
-    def steer(self, experiment_id: int, verb: str) -> None:
-        """Change what an experiment is doing.
-
-        Args:
-            experiment_id: Number of the experiment.
-            verb: pause, activate, cancel or kill.
+    def pause(self, experiment_id: int) -> None:
+        """Pause an experiment: its trials save their work and release their resources.
 
         Raises:
             NoSuchThing: There is no such experiment.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/{verb}", body={})
+        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/pause", body={})
+
+    def activate(self, experiment_id: int) -> None:
+        """Let a paused experiment run again.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+        """
+        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/activate", body={})
+
+    def cancel(self, experiment_id: int) -> None:
+        """End an experiment gracefully: its trials save their work first.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+        """
+        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/cancel", body={})
+
+    def kill(self, experiment_id: int) -> None:
+        """End an experiment at once.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+        """
+        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/kill", body={})
 
     def delete_experiment(self, experiment_id: int) -> None:
         """Delete an experiment with its checkpoints and logs. The master continues after the call has returned.
 
-        Args:
-            experiment_id: Number of the experiment.
-
         Raises:
             NoSuchThing: There is no such experiment.
             NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._http.request("DELETE", f"/api/v1/experiments/{experiment_id}")
 
@@ -230,7 +236,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         """List the trials of an experiment.
 
         Args:
-            experiment_id: Number of the experiment.
             limit: Entries per page.
             offset: Entries to skip.
             everything: Read all pages from `offset` on; False reads one.
@@ -241,18 +246,15 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         path = f"/api/v1/experiments/{experiment_id}/trials"
-        found = self._pages(path, "trials", {"sortBy": sort_by}, limit, offset, everything)
-        return [Trial.parse(raw, master=self) for raw in found]
+        trials = self._pages(path, "trials", {"sortBy": sort_by}, limit, offset, everything)
+        return [Trial.parse(raw, master=self) for raw in trials]
 
     def count_trials(self, experiment_id: int, states: Sequence[str] = ()) -> int:
         """Count the trials of an experiment.
 
         Args:
-            experiment_id: Number of the experiment.
             states: Count only these states, such as RUNNING; empty for all.
 
         Returns:
@@ -260,8 +262,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         query = {"states": [f"STATE_{state}" for state in states], "limit": 1}
         answer = self._http.request("GET", f"/api/v1/experiments/{experiment_id}/trials", query=query)
@@ -271,7 +271,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         """List the checkpoints of an experiment.
 
         Args:
-            experiment_id: Number of the experiment.
             best: Only this many, best first by the searcher's metric. None: all, oldest first.
 
         Returns:
@@ -279,23 +278,20 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         path = f"/api/v1/experiments/{experiment_id}/checkpoints"
         if best is not None:
             query = {"sortByAttr": "SORT_BY_SEARCHER_METRIC", "limit": best}
-            found = self._http.request("GET", path, query=query)["checkpoints"]
-            return [Checkpoint.parse(raw, master=self) for raw in found]
+            checkpoints = self._http.request("GET", path, query=query)["checkpoints"]
+            return [Checkpoint.parse(raw, master=self) for raw in checkpoints]
         query = {"sortByAttr": "SORT_BY_END_TIME"}
-        found = self._pages(path, "checkpoints", query, PAGE, 0, True)
-        return [Checkpoint.parse(raw, master=self) for raw in found]
+        checkpoints = self._pages(path, "checkpoints", query, PAGE, 0, True)
+        return [Checkpoint.parse(raw, master=self) for raw in checkpoints]
 
     def trial_checkpoints(self, trial_id: int, *, best: bool = False) -> list[Checkpoint]:
         """List the checkpoints of a trial whose files exist.
 
         Args:
-            trial_id: Number of the trial.
             best: True: best first by the searcher's metric; else oldest first.
 
         Returns:
@@ -303,8 +299,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Raises:
             NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         query = {"sortByAttr": f"SORT_BY_{'SEARCHER_METRIC' if best else 'END_TIME'}", "states": "STATE_COMPLETED"}
         raw = self._pages(f"/api/v1/trials/{trial_id}/checkpoints", "checkpoints", query, PAGE, 0, True)
@@ -318,10 +312,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Returns:
             How many trials of which length the searcher would create.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return dict(self._http.request("POST", "/api/v1/preview-hp-search", body={"config": config})["summary"])
 
@@ -330,46 +320,31 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
     def trial(self, trial_id: int) -> Trial:
         """Get a trial.
 
-        Args:
-            trial_id: Number of the trial.
-
         Returns:
             The trial as it is now.
 
         Raises:
             NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return Trial.parse(self._http.request("GET", f"/api/v1/trials/{trial_id}")["trial"], master=self)
 
     def kill_trial(self, trial_id: int) -> None:
         """Kill a trial without a checkpoint.
 
-        Args:
-            trial_id: Number of the trial.
-
         Raises:
             NoSuchThing: There is no such trial.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._http.request("POST", f"/api/v1/trials/{trial_id}/kill", body={})
 
     def checkpoint(self, uuid: str) -> Checkpoint:
         """Get a checkpoint.
 
-        Args:
-            uuid: Id of the checkpoint.
-
         Returns:
             The checkpoint as it is now.
 
         Raises:
             NoSuchThing: There is no such checkpoint.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         raw = self._http.request("GET", f"/api/v1/checkpoints/{word(uuid)}")["checkpoint"]
         return Checkpoint.parse(raw, master=self)
@@ -378,16 +353,11 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         """Open the files of a checkpoint as a tar stream from the master. Errors are raised when the stream is entered
         or read.
 
-        Args:
-            uuid: Id of the checkpoint.
-
         Returns:
             A context manager whose value has `read`.
 
         Raises:
             NoSuchThing: There is no such checkpoint, or its files are gone.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._http.content(f"/checkpoints/{word(uuid)}", accept="application/x-tar")
 
@@ -404,8 +374,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Raises:
             NoSuchThing: There is no such model.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return Model.parse(self.registry.model(name), master=self)
 
@@ -417,10 +385,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Returns:
             The models that match.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return [Model.parse(raw, master=self) for raw in self.registry.models(**query)]
 
@@ -433,10 +397,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Returns:
             The model.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return Model.parse(self.registry.create_model(name, **fields), master=self)
 
@@ -451,8 +411,6 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
 
         Raises:
             NoSuchThing: There is no such task.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return dict(self._http.request("GET", f"/api/v1/tasks/{task_id}")["task"])
 

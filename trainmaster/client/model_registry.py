@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 
 class ModelRegistry(Resource):
-    """Models, their versions, and templates. A model is given by name or number."""
+    """Models, their versions, and templates. A model is given by name or number.
+
+    Arguments of several calls:
+        model, name: Name or number of the model.
+        name: Name of the template.
+        number: Number of the version.
+    """
 
     # -- models ---------------------------------------------------------------------------------------------------
 
@@ -23,39 +29,26 @@ class ModelRegistry(Resource):
 
         Returns:
             The models that match.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._all("models", "models", **query)
 
     def model(self, name: str) -> wire.Model:
         """Get a model.
 
-        Args:
-            name: Name or number of the model.
-
         Returns:
             The model.
 
         Raises:
             NoSuchThing: There is no such model.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.Model = self._get(f"models/{word(name)}")["model"]
-        return found
+        model: wire.Model = self._get(f"models/{word(name)}")["model"]
+        return model
 
     def labels(self) -> list[str]:
         """List the labels of all models.
 
         Returns:
             The labels, most used first.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._get("model/labels")["labels"])
 
@@ -68,19 +61,14 @@ class ModelRegistry(Resource):
 
         Returns:
             The model.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.Model = self._post("models", {"name": name, **given(**fields)}, retry=False)["model"]
-        return found
+        model: wire.Model = self._post("models", {"name": name, **given(**fields)}, retry=False)["model"]
+        return model
 
     def edit_model(self, model: str, /, **fields: Any) -> wire.Model:
         """Change a model.
 
         Args:
-            model: Name or number of the model.
             fields: name, description, notes, labels, metadata. None is not sent.
 
         Returns:
@@ -89,8 +77,6 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such model.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         found: wire.Model = self._patch(f"models/{word(model)}", given(**fields))["model"]
         return found
@@ -98,86 +84,69 @@ class ModelRegistry(Resource):
     def delete_model(self, name: str) -> None:
         """Delete a model with its versions; the checkpoints stay.
 
-        Args:
-            name: Name or number of the model.
-
         Raises:
             NoSuchThing: There is no such model.
             NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete(f"models/{word(name)}")
 
-    def steer_model(self, name: str, verb: str) -> None:
-        """Archive a model, or undo that.
-
-        Args:
-            name: Name or number of the model.
-            verb: archive or unarchive.
+    def archive_model(self, name: str) -> None:
+        """Archive a model: it becomes read-only and is left out of lists.
 
         Raises:
             NoSuchThing: There is no such model.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        self._post(f"models/{word(name)}/{verb}")
+        self._post(f"models/{word(name)}/archive")
+
+    def unarchive_model(self, name: str) -> None:
+        """Undo the archiving of a model.
+
+        Raises:
+            NoSuchThing: There is no such model.
+            NotAllowed: The caller may not change it.
+        """
+        self._post(f"models/{word(name)}/unarchive")
 
     def move_model(self, name: str, workspace_id: int) -> None:
         """Move a model to another workspace.
 
         Args:
-            name: Name or number of the model.
             workspace_id: Number of the workspace.
 
         Raises:
             NoSuchThing: There is no such model or workspace.
             NotAllowed: The caller may not move it there.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post(f"models/{word(name)}/move", {"destinationWorkspaceId": workspace_id})
 
     def versions(self, name: str) -> list[wire.ModelVersion]:
         """List the versions of a model.
 
-        Args:
-            name: Name or number of the model.
-
         Returns:
             The versions, newest first.
 
         Raises:
             NoSuchThing: There is no such model.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._all(f"models/{word(name)}/versions", "modelVersions", orderBy="ORDER_BY_DESC")
 
     def version(self, name: str, number: int) -> wire.ModelVersion:
         """Get one version of a model.
 
-        Args:
-            name: Name or number of the model.
-            number: Number of the version.
-
         Returns:
             The version.
 
         Raises:
             NoSuchThing: There is no such model or version.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.ModelVersion = self._get(f"models/{word(name)}/versions/{number}")["modelVersion"]
-        return found
+        version: wire.ModelVersion = self._get(f"models/{word(name)}/versions/{number}")["modelVersion"]
+        return version
 
     def register(self, model: str, checkpoint: str, /, **fields: Any) -> wire.ModelVersion:
         """Register a checkpoint as the model's next version.
 
         Args:
-            model: Name or number of the model.
             checkpoint: Id of the checkpoint.
             fields: name, comment, notes, labels, metadata. None is not sent.
 
@@ -187,19 +156,15 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such model or checkpoint.
             NotAllowed: The caller may not change the model.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"checkpointUuid": checkpoint, **given(**fields)}
-        found: wire.ModelVersion = self._post(f"models/{word(model)}/versions", body, retry=False)["modelVersion"]
-        return found
+        version: wire.ModelVersion = self._post(f"models/{word(model)}/versions", body, retry=False)["modelVersion"]
+        return version
 
     def edit_version(self, model: str, number: int, /, **fields: Any) -> wire.ModelVersion:
         """Change a version.
 
         Args:
-            model: Name or number of the model.
-            number: Number of the version.
             fields: name, comment, notes, labels, metadata. None is not sent.
 
         Returns:
@@ -208,26 +173,18 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such model or version.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.ModelVersion = self._patch(f"models/{word(model)}/versions/{number}", given(**fields))[
+        version: wire.ModelVersion = self._patch(f"models/{word(model)}/versions/{number}", given(**fields))[
             "modelVersion"
         ]
-        return found
+        return version
 
     def delete_version(self, name: str, number: int) -> None:
         """Delete a version; the checkpoint stays.
 
-        Args:
-            name: Name or number of the model.
-            number: Number of the version.
-
         Raises:
             NoSuchThing: There is no such model or version.
             NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete(f"models/{word(name)}/versions/{number}")
 
@@ -238,35 +195,25 @@ class ModelRegistry(Resource):
 
         Returns:
             The templates.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._all("templates", "templates")
 
     def template(self, name: str) -> wire.Template:
         """Get a template.
 
-        Args:
-            name: Name of the template.
-
         Returns:
             The template.
 
         Raises:
             NoSuchThing: There is no such template.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.Template = self._get(f"templates/{word(name)}")["template"]
-        return found
+        template: wire.Template = self._get(f"templates/{word(name)}")["template"]
+        return template
 
     def create_template(self, name: str, config: Json, workspace_id: int = 0) -> wire.Template:
         """Create a template.
 
         Args:
-            name: Name of the template.
             config: The configuration that it holds.
             workspace_id: Number of its workspace; 0 for the default.
 
@@ -276,18 +223,15 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such workspace.
             NotAllowed: The caller may not create templates there.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"name": name, "config": config, "workspaceId": workspace_id}
-        found: wire.Template = self._post(f"templates/{word(name)}", body, retry=False)["template"]
-        return found
+        template: wire.Template = self._post(f"templates/{word(name)}", body, retry=False)["template"]
+        return template
 
     def put_template(self, name: str, config: Json) -> wire.Template:
         """Create a template, or replace the configuration of an existing one.
 
         Args:
-            name: Name of the template.
             config: The configuration that it holds.
 
         Returns:
@@ -295,17 +239,14 @@ class ModelRegistry(Resource):
 
         Raises:
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.Template = self._put(f"templates/{word(name)}", {"name": name, "config": config})["template"]
-        return found
+        template: wire.Template = self._put(f"templates/{word(name)}", {"name": name, "config": config})["template"]
+        return template
 
     def set_template(self, name: str, config: Json) -> wire.Template:
         """Replace the configuration of a template.
 
         Args:
-            name: Name of the template.
             config: The new configuration.
 
         Returns:
@@ -314,22 +255,15 @@ class ModelRegistry(Resource):
         Raises:
             NoSuchThing: There is no such template.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.Template = self._patch(f"templates/{word(name)}", config)["template"]
-        return found
+        template: wire.Template = self._patch(f"templates/{word(name)}", config)["template"]
+        return template
 
     def delete_template(self, name: str) -> None:
         """Delete a template.
 
-        Args:
-            name: Name of the template.
-
         Raises:
             NoSuchThing: There is no such template.
             NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete(f"templates/{word(name)}")

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 
 
 class Organisation(Resource):
-    """Workspaces hold projects, models, templates and tasks; projects hold experiments."""
+    """Workspaces hold projects, models, templates and tasks; projects hold experiments.
+
+    Arguments of several calls:
+        name: Name of the project.
+        pool: Name of the pool.
+        project_id: Number of the project.
+        workspace_id: Number of the workspace.
+        workspaces: Names of the workspaces.
+    """
 
     # -- workspaces -----------------------------------------------------------------------------------------------
 
@@ -30,10 +38,6 @@ class Organisation(Resource):
 
         Returns:
             The workspaces that match.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._pages("/api/v1/workspaces", "workspaces", query, limit, offset, everything)
 
@@ -48,13 +52,11 @@ class Organisation(Resource):
 
         Raises:
             NoSuchThing: There is no such workspace.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: list[wire.Workspace] = self._get("workspaces", nameCaseSensitive=name)["workspaces"]
-        if not found:
+        workspaces: list[wire.Workspace] = self._get("workspaces", nameCaseSensitive=name)["workspaces"]
+        if not workspaces:
             raise NoSuchThing(404, f"There is no workspace {name!r}; `det workspace list` shows those there are.")
-        return found[0]
+        return workspaces[0]
 
     def create_workspace(self, name: str, **fields: Any) -> wire.Workspace:
         """Create a workspace.
@@ -68,17 +70,16 @@ class Organisation(Resource):
 
         Raises:
             NotAllowed: The caller may not create workspaces.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.Workspace = self._post("workspaces", {"name": name, **given(**fields)}, retry=False)["workspace"]
-        return found
+        workspace: wire.Workspace = self._post("workspaces", {"name": name, **given(**fields)}, retry=False)[
+            "workspace"
+        ]
+        return workspace
 
     def edit_workspace(self, workspace_id: int, **fields: Any) -> wire.Workspace:
         """Change a workspace.
 
         Args:
-            workspace_id: Number of the workspace.
             fields: Named as in the API. None is not sent.
 
         Returns:
@@ -87,17 +88,12 @@ class Organisation(Resource):
         Raises:
             NoSuchThing: There is no such workspace.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.Workspace = self._patch(f"workspaces/{workspace_id}", given(**fields))["workspace"]
-        return found
+        workspace: wire.Workspace = self._patch(f"workspaces/{workspace_id}", given(**fields))["workspace"]
+        return workspace
 
     def delete_workspace(self, workspace_id: int) -> bool:
         """Delete a workspace with all that is in it.
-
-        Args:
-            workspace_id: Number of the workspace.
 
         Returns:
             True when it is gone; False when the master still works on it.
@@ -105,39 +101,53 @@ class Organisation(Resource):
         Raises:
             NoSuchThing: There is no such workspace.
             NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return bool(self._delete(f"workspaces/{workspace_id}")["completed"])
 
-    def steer_workspace(self, workspace_id: int, verb: str) -> None:
-        """Archive or pin a workspace, or undo that.
-
-        Args:
-            workspace_id: Number of the workspace.
-            verb: archive, unarchive, pin or unpin.
+    def archive_workspace(self, workspace_id: int) -> None:
+        """Archive a workspace with its projects: it becomes read-only and is left out of lists.
 
         Raises:
             NoSuchThing: There is no such workspace.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        self._post(f"workspaces/{workspace_id}/{verb}")
+        self._post(f"workspaces/{workspace_id}/archive")
+
+    def unarchive_workspace(self, workspace_id: int) -> None:
+        """Undo the archiving of a workspace.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not change it.
+        """
+        self._post(f"workspaces/{workspace_id}/unarchive")
+
+    def pin_workspace(self, workspace_id: int) -> None:
+        """Show a workspace at the top of the caller's web page.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not change it.
+        """
+        self._post(f"workspaces/{workspace_id}/pin")
+
+    def unpin_workspace(self, workspace_id: int) -> None:
+        """Undo the pinning of a workspace.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not change it.
+        """
+        self._post(f"workspaces/{workspace_id}/unpin")
 
     def pools_of(self, workspace_id: int) -> list[str]:
         """List the resource pools that a workspace may use.
-
-        Args:
-            workspace_id: Number of the workspace.
 
         Returns:
             Names of the pools.
 
         Raises:
             NoSuchThing: There is no such workspace.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._get(f"workspaces/{workspace_id}/available-resource-pools")["resourcePools"])
 
@@ -149,7 +159,6 @@ class Organisation(Resource):
         """List the projects of a workspace.
 
         Args:
-            workspace_id: Number of the workspace.
             limit: Entries per page.
             offset: Entries to skip.
             everything: Read all pages from `offset` on; False reads one.
@@ -160,8 +169,6 @@ class Organisation(Resource):
 
         Raises:
             NoSuchThing: There is no such workspace.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._pages(f"/api/v1/workspaces/{workspace_id}/projects", "projects", query, limit, offset, everything)
 
@@ -170,15 +177,12 @@ class Organisation(Resource):
 
         Args:
             workspace: Name of its workspace.
-            name: Name of the project.
 
         Returns:
             The project.
 
         Raises:
             NoSuchThing: There is no such workspace or project.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         for found in self.projects(self.workspace(workspace)["id"], name=name):
             if found["name"] == name:
@@ -190,7 +194,6 @@ class Organisation(Resource):
 
         Args:
             workspace_id: Number of its workspace.
-            name: Name of the project.
             fields: Named as in the API, such as description. None is not sent.
 
         Returns:
@@ -199,18 +202,15 @@ class Organisation(Resource):
         Raises:
             NoSuchThing: There is no such workspace.
             NotAllowed: The caller may not create projects there.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"name": name, "workspaceId": workspace_id, **given(**fields)}
-        found: wire.Project = self._post(f"workspaces/{workspace_id}/projects", body, retry=False)["project"]
-        return found
+        project: wire.Project = self._post(f"workspaces/{workspace_id}/projects", body, retry=False)["project"]
+        return project
 
     def edit_project(self, project_id: int, **fields: Any) -> wire.Project:
         """Change a project.
 
         Args:
-            project_id: Number of the project.
             fields: Named as in the API: name, description. None is not sent.
 
         Returns:
@@ -219,17 +219,12 @@ class Organisation(Resource):
         Raises:
             NoSuchThing: There is no such project.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.Project = self._patch(f"projects/{project_id}", given(**fields))["project"]
-        return found
+        project: wire.Project = self._patch(f"projects/{project_id}", given(**fields))["project"]
+        return project
 
     def delete_project(self, project_id: int) -> bool:
         """Delete a project with its experiments.
-
-        Args:
-            project_id: Number of the project.
 
         Returns:
             True when it is gone; False when the master still works on it.
@@ -237,38 +232,33 @@ class Organisation(Resource):
         Raises:
             NoSuchThing: There is no such project.
             NotAllowed: The caller may not delete it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return bool(self._delete(f"projects/{project_id}")["completed"])
 
-    def steer_project(self, project_id: int, verb: str) -> None:
-        """Archive a project, or undo that.
-
-        Args:
-            project_id: Number of the project.
-            verb: archive or unarchive.
+    def archive_project(self, project_id: int) -> None:
+        """Archive a project: it becomes read-only and is left out of lists.
 
         Raises:
             NoSuchThing: There is no such project.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        self._post(f"projects/{project_id}/{verb}")
+        self._post(f"projects/{project_id}/archive")
+
+    def unarchive_project(self, project_id: int) -> None:
+        """Undo the archiving of a project.
+
+        Raises:
+            NoSuchThing: There is no such project.
+            NotAllowed: The caller may not change it.
+        """
+        self._post(f"projects/{project_id}/unarchive")
 
     def move_project(self, project_id: int, workspace_id: int) -> None:
         """Move a project to another workspace.
 
-        Args:
-            project_id: Number of the project.
-            workspace_id: Number of the workspace.
-
         Raises:
             NoSuchThing: There is no such project or workspace.
             NotAllowed: The caller may not move it there.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post(f"projects/{project_id}/move", {"destinationWorkspaceId": workspace_id, "projectId": project_id})
 
@@ -277,60 +267,37 @@ class Organisation(Resource):
     def workspaces_of(self, pool: str) -> list[int]:
         """List the workspaces that a pool is reserved for.
 
-        Args:
-            pool: Name of the pool.
-
         Returns:
             Numbers of the workspaces; empty for a pool that all may use.
 
         Raises:
             NoSuchThing: There is no such pool.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._get(f"resource-pools/{word(pool)}/workspace-bindings")["workspaceIds"])
 
     def bind_pool(self, pool: str, workspaces: Sequence[str]) -> None:
         """Reserve a pool for more workspaces. For administrators.
 
-        Args:
-            pool: Name of the pool.
-            workspaces: Names of the workspaces.
-
         Raises:
             NoSuchThing: There is no such pool or workspace.
             NotAllowed: The caller may not manage pools.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post(f"resource-pools/{word(pool)}/workspace-bindings", {"workspaceNames": list(workspaces)})
 
     def rebind_pool(self, pool: str, workspaces: Sequence[str]) -> None:
         """Reserve a pool for these workspaces only, in place of the present ones. For administrators.
 
-        Args:
-            pool: Name of the pool.
-            workspaces: Names of the workspaces.
-
         Raises:
             NoSuchThing: There is no such pool or workspace.
             NotAllowed: The caller may not manage pools.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._put(f"resource-pools/{word(pool)}/workspace-bindings", {"workspaceNames": list(workspaces)})
 
     def unbind_pool(self, pool: str, workspaces: Sequence[str]) -> None:
         """End the reservation of a pool for some workspaces. For administrators.
 
-        Args:
-            pool: Name of the pool.
-            workspaces: Names of the workspaces.
-
         Raises:
             NoSuchThing: There is no such pool or workspace.
             NotAllowed: The caller may not manage pools.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete(f"resource-pools/{word(pool)}/workspace-bindings", {"workspaceNames": list(workspaces)})

@@ -21,8 +21,6 @@ class Policies(Resource):
         Raises:
             NoSuchThing: There is no such workspace.
             NotAllowed: The caller may not see them.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return dict(self._get(_path(workload, workspace_id))["configPolicies"])
 
@@ -40,8 +38,6 @@ class Policies(Resource):
         Raises:
             NoSuchThing: There is no such workspace.
             NotAllowed: The caller may not change them.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"configPolicies": text, "workloadType": workload}
         return dict(self._put(_path(workload, workspace_id), body)["configPolicies"])
@@ -56,8 +52,6 @@ class Policies(Resource):
         Raises:
             NoSuchThing: There is no such workspace.
             NotAllowed: The caller may not change them.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete(_path(workload, workspace_id))
 
@@ -69,11 +63,9 @@ class Policies(Resource):
 
         Raises:
             NotAllowed: The caller may not set it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found = self._get("master/cluster_message")["clusterMessage"]
-        return None if found is None else dict(found)
+        message = self._get("master/cluster_message")["clusterMessage"]
+        return None if message is None else dict(message)
 
     def set_message(self, text: str, start: str, end: str | None = None, duration: str | None = None) -> None:
         """Set the banner. For administrators.
@@ -86,8 +78,6 @@ class Policies(Resource):
 
         Raises:
             NotAllowed: The caller is not an administrator.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"message": text, "startTime": start, **given(endTime=end, duration=duration)}
         self._put("master/cluster_message", body)
@@ -97,8 +87,6 @@ class Policies(Resource):
 
         Raises:
             NotAllowed: The caller is not an administrator.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete("master/cluster_message")
 

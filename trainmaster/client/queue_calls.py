@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 
 class QueueCalls(Resource):
-    """Calls about the queue of jobs and the agents; a part of `Master`."""
+    """Calls about the queue of jobs and the agents; a part of `Master`.
+
+    Arguments of several calls:
+        agent_id: Name of the agent.
+    """
 
     def jobs(
         self,
@@ -34,10 +38,6 @@ class QueueCalls(Resource):
 
         Returns:
             The jobs in the order of the queue.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         query = {"resourcePool": pool, "orderBy": "ORDER_BY_DESC" if reverse else "ORDER_BY_ASC"}
         return [
@@ -50,10 +50,6 @@ class QueueCalls(Resource):
 
         Returns:
             The pools with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._http.request("GET", "/api/v1/resource-pools")["resourcePools"])
 
@@ -66,8 +62,6 @@ class QueueCalls(Resource):
         Raises:
             NoSuchThing: There is no such pool.
             NotAllowed: The caller is not an administrator.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._http.request("POST", f"/api/x1/resource-pools/{word(name)}/resume")
 
@@ -81,8 +75,6 @@ class QueueCalls(Resource):
         Raises:
             NoSuchThing: There is no such job.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         update = {"jobId": job_id, **{key: value for key, value in changes.items() if value is not None}}
         self._http.request("POST", "/api/v1/job-queues", body={"updates": [update]})
@@ -94,10 +86,6 @@ class QueueCalls(Resource):
 
         Returns:
             The agents by name, with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._http.request("GET", "/api/v1/agents")["agents"])
 
@@ -105,28 +93,20 @@ class QueueCalls(Resource):
         """Let an agent or one of its slots take work again. For administrators.
 
         Args:
-            agent_id: Name of the agent.
             slot: Number of the slot; None for the whole agent.
 
         Raises:
             NoSuchThing: There is no such agent or slot.
             NotAllowed: The caller may not manage agents.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/enable", body={})
 
     def revoke_agent(self, agent_id: str) -> None:
         """Invalidate the agent's secret, and the key with which new agents enrol. For administrators.
 
-        Args:
-            agent_id: Name of the agent.
-
         Raises:
             NoSuchThing: There is no such agent.
             NotAllowed: The caller may not manage agents.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._http.request("DELETE", f"/api/x1/agent-secrets/{word(agent_id)}")
 
@@ -134,15 +114,12 @@ class QueueCalls(Resource):
         """Give an agent or one of its slots no more work. For administrators.
 
         Args:
-            agent_id: Name of the agent.
             slot: Number of the slot; None for the whole agent.
             drain: Let running jobs finish; False ends them.
 
         Raises:
             NoSuchThing: There is no such agent or slot.
             NotAllowed: The caller may not manage agents.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/disable", body={"drain": drain})
 

@@ -13,7 +13,11 @@ PAGE = 200  # entries of a list fetched at once
 
 
 class Resource:
-    """A group of calls on one subject. Every method raises MasterUnreachable or an APIError."""
+    """A group of calls on one subject.
+
+    Every method may raise MasterUnreachable (the master does not answer, or is not ready) and APIError (it refuses the
+    call); methods name only what is special. Where one returns an iterator, errors are raised while iterating.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._http = transport

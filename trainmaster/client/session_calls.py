@@ -20,13 +20,16 @@ def hashed(password: str) -> str:
 
 
 class SessionCalls(Resource):
-    """Calls about the session and the users; a part of `Master`."""
+    """Calls about the session and the users; a part of `Master`.
+
+    Arguments of several calls:
+        username: Name of the user.
+    """
 
     def login(self, username: str, password: str) -> str:
         """Log in; this client uses the new session from now on.
 
         Args:
-            username: Name of the user.
             password: The password as typed; its hash is sent.
 
         Returns:
@@ -35,8 +38,6 @@ class SessionCalls(Resource):
         Raises:
             NotLoggedIn: The name or the password is wrong.
             NotAllowed: The account is not active.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self.login_with_mark(username, password, "")[0]
 
@@ -47,7 +48,6 @@ class SessionCalls(Resource):
         failures do not delay it.
 
         Args:
-            username: Name of the user.
             password: The password as typed; its hash is sent.
             mark: The mark that an earlier log-in of this user returned; empty for none.
 
@@ -57,8 +57,6 @@ class SessionCalls(Resource):
         Raises:
             NotLoggedIn: The name or the password is wrong.
             NotAllowed: The account is not active.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"username": username, "password": hashed(password), "isHashed": True}
         if mark:
@@ -69,12 +67,7 @@ class SessionCalls(Resource):
         return token, str(answer.get("clientMark") or "")
 
     def logout(self) -> None:
-        """End the session on the master.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
+        """End the session on the master."""
         self._http.request("POST", "/api/v1/auth/logout", body={})
 
     def page_ticket(self) -> str:
@@ -85,8 +78,6 @@ class SessionCalls(Resource):
 
         Raises:
             NotAllowed: This client uses an access token, or runs in a job.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return str(self._http.request("POST", "/api/x1/tickets", body={"purpose": "page"}, retry=False)["ticket"])
 
@@ -95,10 +86,6 @@ class SessionCalls(Resource):
 
         Returns:
             The sessions, newest first, with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._http.request("GET", "/api/x1/sessions")["sessions"])
 
@@ -110,8 +97,6 @@ class SessionCalls(Resource):
 
         Raises:
             NoSuchThing: The caller has no such session.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._http.request("DELETE", f"/api/x1/sessions/{session_id}")
 
@@ -120,23 +105,15 @@ class SessionCalls(Resource):
 
         Returns:
             The user, with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.User = self._http.request("GET", "/api/v1/me")["user"]
-        return found
+        user: wire.User = self._http.request("GET", "/api/v1/me")["user"]
+        return user
 
     def users(self) -> list[wire.User]:
         """List all users.
 
         Returns:
             The users, with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._pages("/api/v1/users", "users", {}, PAGE, 0, True)
 
@@ -144,7 +121,6 @@ class SessionCalls(Resource):
         """Set the Unix account that the jobs of a user run as. For administrators.
 
         Args:
-            username: Name of the user.
             uid: Number of the Unix account.
             user: Name of the Unix account.
             gid: Number of its group.
@@ -156,8 +132,6 @@ class SessionCalls(Resource):
         Raises:
             NoSuchThing: There is no such user.
             NotAllowed: The caller is not an administrator.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         found = self._http.request("GET", f"/api/v1/users/{word(username)}/by-username")["user"]
         linked = {"agentUid": uid, "agentUser": user, "agentGid": gid, "agentGroup": group}
@@ -170,9 +144,5 @@ class SessionCalls(Resource):
 
         Returns:
             Version, cluster, and limits such as `maxContextBytes`, with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._http.request("GET", "/api/v1/master")

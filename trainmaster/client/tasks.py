@@ -16,7 +16,11 @@ POLL_INTERVAL = 0.5  # seconds between two requests while waiting for a task
 
 
 class Tasks(Resource):
-    """Standalone tasks, which belong to no experiment. `ClusterView.task_log` reads their logs."""
+    """Standalone tasks, which belong to no experiment. `ClusterView.task_log` reads their logs.
+
+    Arguments of several calls:
+        task_id: Id of the task.
+    """
 
     def launch(
         self,
@@ -44,8 +48,6 @@ class Tasks(Resource):
 
         Raises:
             ClientError: A file to send cannot be read, or changed meanwhile.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"config": dict(config), **given(templateName=template, workspaceId=workspace_id, **more)}
         sent = files.within(body, "files") if files else body
@@ -63,10 +65,6 @@ class Tasks(Resource):
 
         Returns:
             The tasks.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         query = given(users=list(users) or None, workspaceId=workspace_id or None, **order)
         return self._all(f"{kind}s", f"{kind}s", **query)
@@ -76,15 +74,12 @@ class Tasks(Resource):
 
         Args:
             kind: command, notebook, shell or tensorboard.
-            task_id: Id of the task.
 
         Returns:
             The task, and under `config` its whole configuration.
 
         Raises:
             NoSuchThing: There is no such task.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         answer = self._get(f"{kind}s/{word(task_id)}")
         return {**answer[kind], "config": answer["config"]}
@@ -94,13 +89,10 @@ class Tasks(Resource):
 
         Args:
             kind: command, notebook, shell or tensorboard.
-            task_id: Id of the task.
 
         Raises:
             NoSuchThing: There is no such task.
             NotAllowed: The caller may not end it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post(f"{kind}s/{word(task_id)}/kill")
 
@@ -109,14 +101,11 @@ class Tasks(Resource):
 
         Args:
             kind: command, notebook, shell or tensorboard.
-            task_id: Id of the task.
             priority: 1 (first) to 99 (last).
 
         Raises:
             NoSuchThing: There is no such task.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post(f"{kind}s/{word(task_id)}/set_priority", {"priority": priority})
 
@@ -132,8 +121,6 @@ class Tasks(Resource):
 
         Raises:
             ClientError: No id or more than one begins like this.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         if len(start) == 36:
             return start
@@ -146,16 +133,11 @@ class Tasks(Resource):
     def task(self, task_id: str) -> Json:
         """Get a task of any kind.
 
-        Args:
-            task_id: Id of the task.
-
         Returns:
             The task with its allocations.
 
         Raises:
             NoSuchThing: There is no such task.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return dict(self._get(f"tasks/{word(task_id)}")["task"])
 
@@ -163,15 +145,12 @@ class Tasks(Resource):
         """Wait until the service in a task answers. A master that is away meanwhile is waited for as DET_PATIENCE says.
 
         Args:
-            task_id: Id of the task.
             patience: Seconds to wait at most while the master answers.
             notice: As in `Master.logs`.
 
         Raises:
             ClientError: The task has ended, or is not ready after `patience` seconds.
             NoSuchThing: There is no such task.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         deadline = time.monotonic() + patience
         waiting = Patience(notice=notice)
@@ -200,8 +179,6 @@ class Tasks(Resource):
 
         Raises:
             ClientError: A file to send cannot be read, or changed meanwhile.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"config": config, **given(**more)}
         sent = files.within(body, "contextDirectory") if files else body
@@ -210,45 +187,40 @@ class Tasks(Resource):
     def config(self, task_id: str) -> str:
         """Get the configuration of a generic task.
 
-        Args:
-            task_id: Id of the task.
-
         Returns:
             The configuration as JSON text.
 
         Raises:
             NoSuchThing: There is no such task.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return str(self._get(f"tasks/{word(task_id)}/config")["config"])
 
-    def steer(self, task_id: str, verb: Literal["pause", "unpause"]) -> None:
-        """Pause a generic task with the tasks that it started, or let them run again.
-
-        Args:
-            task_id: Id of the task.
-            verb: pause or unpause.
+    def pause(self, task_id: str) -> None:
+        """Pause a generic task with the tasks that it started.
 
         Raises:
             NoSuchThing: There is no such task.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        self._post(f"tasks/{word(task_id)}/{verb}")
+        self._post(f"tasks/{word(task_id)}/pause")
+
+    def unpause(self, task_id: str) -> None:
+        """Let a generic task run again, with the tasks that it started.
+
+        Raises:
+            NoSuchThing: There is no such task.
+            NotAllowed: The caller may not change it.
+        """
+        self._post(f"tasks/{word(task_id)}/unpause")
 
     def end(self, task_id: str, *, root: bool = False) -> None:
         """End a generic task with the tasks that it started.
 
         Args:
-            task_id: Id of the task.
             root: End the whole tree of tasks that it belongs to.
 
         Raises:
             NoSuchThing: There is no such task.
             NotAllowed: The caller may not end it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._post(f"tasks/{word(task_id)}/kill", {"taskId": task_id, "killFromRoot": root})

@@ -97,7 +97,7 @@ def accept(url: str, pem: str) -> None:
 
 def _read() -> dict[str, Any]:
     try:
-        found = json.loads((credentials.folder() / STORE).read_text())
+        data = json.loads((credentials.folder() / STORE).read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}

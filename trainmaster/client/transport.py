@@ -1,7 +1,4 @@
-"""HTTP client for one master: one kept-alive connection, JSON requests and answers, streams of lines.
-
-It uses `http.client`, as importing a richer library takes longer than all the requests of a typical command.
-"""
+"""Calls to one master: JSON requests and answers, streams of lines; repeats what a busy master did not answer."""
 
 from __future__ import annotations
 
@@ -12,71 +9,41 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from trainmaster.client.errors import ClientError, HostNotFound, MasterUnreachable, NotLoggedIn, NotTrusted, api_error
+from trainmaster.client.address import canonical_url
+from trainmaster.client.connection import Body, HttpConnection, KeptAlive, Streamed
+from trainmaster.client.errors import NotLoggedIn, api_error
+from trainmaster.client.wording import NOT_READY, answer_of, not_ready, unreachable
 
 Json = dict[str, Any]
-TIMEOUT = 60.0  # seconds without a byte of an answer
-STREAM_TIMEOUT = 600.0  # seconds without a line: a training may print nothing for a long time
 PAUSES = (0.25, 0.5, 1.0)  # seconds before each retry, while a master starts or a proxy answers 502 to 504
-DEFAULT_PORT = 8080
-NOT_READY = (502, 503, 504)
-
-
-@dataclass(frozen=True)
-class Streamed:
-    """A JSON body of `length` bytes that is produced while it is sent; each attempt calls `pieces` again."""
-
-    length: int
-    pieces: Callable[[], Iterator[bytes]]
-
-
-def canonical_url(address: str) -> str:
-    """Return the master's address in full, by Determined's rules: no scheme means http and port 8080. Raises
-    ClientError."""
-    text = address.strip()
-    default = {"https": 443, "http": 80}.get(text.lower().partition("://")[0], DEFAULT_PORT)
-    try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
-        port = parts.port or default
-    except ValueError:  # a port that is not a number, a bracket that is not closed
-        raise _not_an_address(address) from None
-    extra = parts.username or parts.password or parts.query or parts.fragment
-    if parts.scheme not in ("http", "https") or not parts.hostname or extra:
-        raise _not_an_address(address)
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}:{port}{parts.path.rstrip('/')}"
-
-
-def _not_an_address(address: str) -> ClientError:
-    return ClientError(f"{address!r} is not the address of a master; write for example http://login1:8080.")
 
 
 class Content:
     """A file that is being received from the master."""
 
-    def __init__(self, response: http.client.HTTPResponse, broken: Callable[[Exception], MasterUnreachable]) -> None:
-        self._response, self._broken = response, broken
+    def __init__(self, response: http.client.HTTPResponse, url: str) -> None:
+        self._response, self._url = response, url
 
     def read(self, size: int = -1) -> bytes:
         """Up to `size` bytes; all for -1. Raises MasterUnreachable when the connection breaks."""
         try:
             return self._response.read(None if size < 0 else size)
         except (OSError, http.client.HTTPException) as error:
-            raise self._broken(error) from None
+            raise unreachable(self._url, error) from None
 
 
 class Transport:
-    """Connection to one master. Not thread-safe: use one per thread.
+    """Calls to one master. Not thread-safe: use one per thread.
 
     Args:
         url: The address as users write it; `canonical_url` completes it.
         token: Sent with each call; None sends none.
         certificate: A file of CA certificates to trust, or "noverify"; None trusts the system's.
         renew: Returns a new token when the master refuses the present one; called at most once.
+        connection: Carries the requests; None makes one to `url`.
     """
 
     def __init__(
@@ -86,12 +53,12 @@ class Transport:
         *,
         certificate: str | None = None,
         renew: Callable[[], str] | None = None,
+        connection: HttpConnection | None = None,
     ) -> None:
         self.url = canonical_url(url)
         self.token = token
         self.renew = renew
-        self._certificate = certificate
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection = connection or KeptAlive(self.url, certificate)
 
     def request(
         self,
@@ -125,15 +92,13 @@ class Transport:
                 message = json.loads(line)
                 if "error" in message:
                     error = message["error"]
-                    status, said = int(error.get("http_code", 500)), {"message": error.get("message")}
-                    raise (
-                        self._not_ready(status, json.dumps(said).encode())
-                        if status in NOT_READY
-                        else api_error(status, said)
-                    )
+                    status, body = int(error.get("http_code", 500)), {"message": error.get("message")}
+                    if status in NOT_READY:
+                        raise not_ready(self.url, status, json.dumps(body).encode())
+                    raise api_error(status, body)
                 yield message["result"]
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from None
+            raise unreachable(self.url, error) from None
         finally:
             self.close()  # a stream that is not read to its end leaves the connection unusable
 
@@ -143,17 +108,15 @@ class Transport:
         try:
             response = self._open_stream(path, None, accept=accept)
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from None
+            raise unreachable(self.url, error) from None
         try:
-            yield Content(response, self._unreachable)
+            yield Content(response, self.url)
         finally:
             self.close()
 
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._connection.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_connection"):  # absent if __init__ refused the address
@@ -163,16 +126,14 @@ class Transport:
         self, path: str, query: Mapping[str, Any] | None, accept: str = "application/json"
     ) -> http.client.HTTPResponse:
         for attempt in (1, 2):
-            response = self._send("GET", path, query, None, accept)
+            response = self._send("GET", path, query, None, accept, stream=True)
             if response.status == 200:
-                if self._connection is not None and self._connection.sock is not None:
-                    self._connection.sock.settimeout(STREAM_TIMEOUT)
                 return response
             content = response.read()
             if response.status in NOT_READY:
-                raise self._not_ready(response.status, content)
+                raise not_ready(self.url, response.status, content)
             try:
-                _answer(response.status, content)
+                answer_of(response.status, content)
             except NotLoggedIn:
                 if attempt == 2 or not self._renewed():
                     raise
@@ -196,12 +157,12 @@ class Transport:
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 if pause is None or not _may_repeat(error):
-                    raise self._unreachable(error) from None
+                    raise unreachable(self.url, error) from None
             else:
                 if response.status not in NOT_READY:
-                    return _answer(response.status, content)
+                    return answer_of(response.status, content)
                 if pause is None:
-                    raise self._not_ready(response.status, content)
+                    raise not_ready(self.url, response.status, content)
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
@@ -212,6 +173,8 @@ class Transport:
         query: Mapping[str, Any] | None,
         body: Any,
         accept: str = "application/json",
+        *,
+        stream: bool = False,
     ) -> http.client.HTTPResponse:
         headers = {"Accept": accept}
         if self.token:
@@ -220,64 +183,11 @@ class Transport:
             headers["Content-Type"] = "application/json"
         if isinstance(body, Streamed):
             headers["Content-Length"] = str(body.length)
-        data = None if body is None or isinstance(body, Streamed) else json.dumps(body).encode()
         target = urlsplit(self.url).path + path
         if query:
             target += "?" + urlencode({k: _plain(v) for k, v in query.items() if v is not None}, doseq=True)
-        reused = self._connection is not None
-        connection = self._connection or self._connect()
-
-        def sent(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
-            connection.request(method, target, body.pieces() if isinstance(body, Streamed) else data, headers)
-            return connection.getresponse()
-
-        try:
-            return sent(connection)
-        except ClientError:  # raised by the body: half of the request has been sent
-            self.close()
-            raise
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-            if not reused:
-                raise
-            # The master closed an idle connection: it has not taken this request.
-            self.close()
-            return sent(self._connect())
-
-    def _connect(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        host = parts.hostname or ""
-        if parts.scheme == "https":
-            from trainmaster.client.tls import HttpsConnection
-
-            self._connection = HttpsConnection(self.url, self._certificate, TIMEOUT)
-        else:
-            self._connection = http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT)
-        return self._connection
-
-    def _unreachable(self, error: Exception) -> MasterUnreachable:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return NotTrusted(
-                f"The certificate of the master at {self.url} is not trusted ({error.verify_message}). "
-                "Set DET_MASTER_CERT_FILE to the file with its authority's certificate."
-            )
-        if isinstance(error, http.client.BadStatusLine | ConnectionResetError) and self.url.startswith("http:"):
-            return MasterUnreachable(
-                f"The master at {self.url} ends the connection without an answer. If it speaks TLS, write "
-                f"https{self.url.removeprefix('http')}; set the address with -m or DET_MASTER."
-            )
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        kind = HostNotFound if isinstance(error, socket.gaierror) else MasterUnreachable
-        return kind(
-            f"The master at {self.url} does not answer ({reason}). Is it running, and is the address right? "
-            "Set it with -m or DET_MASTER."
-        )
-
-    def _not_ready(self, status: int, content: bytes) -> MasterUnreachable:
-        body = _parsed(content)
-        if isinstance(body, dict) and body.get("message"):
-            return MasterUnreachable(str(body["message"]))
-        reason = http.client.responses.get(status, "")
-        return MasterUnreachable(f"The master at {self.url} is not ready ({status} {reason}). Try again in a moment.")
+        content: Body = body if body is None or isinstance(body, Streamed) else json.dumps(body).encode()
+        return self._connection.send(method, target, headers, content, stream=stream)
 
 
 def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -302,21 +212,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value
-
-
-def _answer(status: int, content: bytes) -> Json:
-    body = _parsed(content)
-    if status >= 400:
-        raise api_error(status, body)
-    if isinstance(body, dict):
-        return body
-    raise api_error(
-        status, "The server that answered is not a master. Is the address right? Set it with -m or DET_MASTER."
-    )
-
-
-def _parsed(content: bytes) -> Any:
-    try:
-        return json.loads(content) if content else {}
-    except ValueError:
-        return content[:200].decode(errors="replace").rstrip("\ufffd")

@@ -11,11 +11,14 @@ from trainmaster.client.resource import Json, Resource
 
 
 class TrialRecords(Resource):
-    """Calls that read what trials have reported; a part of `Master`."""
+    """Calls that read what trials have reported; a part of `Master`.
+
+    Arguments of several calls:
+        trial_id: Number of the trial.
+    """
 
     def metrics(self, trial_ids: Sequence[int], group: str = "") -> Iterator[MetricsReport]:
-        """Read the metrics that trials have reported, trial by trial in order of steps. Errors are raised while
-        iterating.
+        """Read the metrics that trials have reported, trial by trial in order of steps.
 
         Args:
             trial_ids: Numbers of the trials.
@@ -26,8 +29,6 @@ class TrialRecords(Resource):
 
         Raises:
             NoSuchThing: One of the trials does not exist.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         if trial_ids:
             query = {"trialIds": list(trial_ids), "group": group or None}
@@ -39,7 +40,6 @@ class TrialRecords(Resource):
         """List the workloads of a trial: training, validations and checkpoints, as Determined's clients show them.
 
         Args:
-            trial_id: Number of the trial.
             limit: Entries per page.
             offset: Entries to skip.
             everything: Read all pages from `offset` on; False reads one.
@@ -49,8 +49,6 @@ class TrialRecords(Resource):
 
         Raises:
             NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._pages(f"/api/v1/trials/{trial_id}/workloads", "workloads", {}, limit, offset, everything)
 
@@ -65,10 +63,9 @@ class TrialRecords(Resource):
         patience: float | None = None,
         **where: Any,
     ) -> Iterator[LogLine]:
-        """Read the log of a trial, in order of arrival. Errors are raised while iterating.
+        """Read the log of a trial, in order of arrival.
 
         Args:
-            trial_id: Number of the trial.
             follow: Continue until the trial has ended and everything is read, also through restarts of the master.
             tail: Only this many lines at the end, followed by new ones with `follow`; 0 for all.
             head: Only this many lines at the start, unless `follow` or `tail` is set; 0 for all.
@@ -83,8 +80,6 @@ class TrialRecords(Resource):
 
         Raises:
             NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         path = f"/api/v1/trials/{trial_id}/logs"
         waiting = Patience(patience if follow else 0.0, notice)
@@ -113,16 +108,11 @@ class TrialRecords(Resource):
     def story(self, trial_id: int) -> list[StoryEvent]:
         """Get the story of a trial: its events and decisions.
 
-        Args:
-            trial_id: Number of the trial.
-
         Returns:
             The events, oldest first.
 
         Raises:
             NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return [
             StoryEvent.parse(raw) for raw in self._http.request("GET", f"/api/x1/trials/{trial_id}/story")["events"]

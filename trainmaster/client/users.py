@@ -14,43 +14,40 @@ if TYPE_CHECKING:
 
 
 class Users(Resource):
-    """Accounts and permissions. Most calls are for administrators."""
+    """Accounts and permissions. Most calls are for administrators.
+
+    Arguments of several calls:
+        group_id: Number of the group.
+        name: Name of the group.
+        name: Name of the user.
+        user_id: Number of the user.
+    """
 
     def user(self, name: str) -> wire.User:
         """Get a user by name.
-
-        Args:
-            name: Name of the user.
 
         Returns:
             The user.
 
         Raises:
             NoSuchThing: There is no such user.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.User = self._get(f"users/{word(name)}/by-username")["user"]
-        return found
+        user: wire.User = self._get(f"users/{word(name)}/by-username")["user"]
+        return user
 
     def me(self) -> wire.User:
         """Get the user of the session.
 
         Returns:
             The user.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.User = self._get("me")["user"]
-        return found
+        user: wire.User = self._get("me")["user"]
+        return user
 
     def create(self, name: str, password: str | None, *, admin: bool = False, remote: bool = False) -> wire.User:
         """Create a user. For administrators.
 
         Args:
-            name: Name of the user.
             password: The password; None for a user without one.
             admin: Whether the user is an administrator.
             remote: Whether the user logs in elsewhere (single sign-on) and has no password here.
@@ -60,20 +57,17 @@ class Users(Resource):
 
         Raises:
             NotAllowed: The caller is not an administrator.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body: Json = {"user": {"username": name, "admin": admin, "active": True, "remote": remote}}
         if password is not None:
             body |= {"password": hashed(password), "isHashed": True}
-        found: wire.User = self._post("users", body, retry=False)["user"]
-        return found
+        user: wire.User = self._post("users", body, retry=False)["user"]
+        return user
 
     def edit(self, user_id: int, **fields: Any) -> wire.User:
         """Change a user.
 
         Args:
-            user_id: Number of the user.
             fields: Named as in the API: username, displayName, admin, active, remote. None is not sent.
 
         Returns:
@@ -82,17 +76,14 @@ class Users(Resource):
         Raises:
             NoSuchThing: There is no such user.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found: wire.User = self._patch(f"users/{user_id}", given(**fields))["user"]
-        return found
+        user: wire.User = self._patch(f"users/{user_id}", given(**fields))["user"]
+        return user
 
     def set_password(self, user_id: int, password: str, *, old: str | None = None, end_tokens: bool = False) -> None:
         """Set a user's password; the user's other sessions end.
 
         Args:
-            user_id: Number of the user.
             password: The new password.
             old: The caller's own present password, which the master checks if given.
             end_tokens: End access tokens too.
@@ -100,8 +91,6 @@ class Users(Resource):
         Raises:
             NoSuchThing: There is no such user.
             NotAllowed: `old` is wrong, or the caller may not change this user.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = {"password": hashed(password), "isHashed": True, "endAccessTokens": end_tokens}
         present = given(currentPassword=None if old is None else hashed(old))
@@ -118,37 +107,27 @@ class Users(Resource):
 
         Returns:
             Each group as `group` and `numMembers`.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._post("groups/search", given(name=name, userId=user_id, limit=0, offset=0))["groups"])
 
     def group(self, name: str) -> Json:
         """Get a group with its users.
 
-        Args:
-            name: Name of the group.
-
         Returns:
             The group.
 
         Raises:
             NoSuchThing: There is no such group.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
-        found = self.groups(name=name)
-        if not found:
+        groups = self.groups(name=name)
+        if not groups:
             raise NoSuchThing(404, f"There is no group {name!r}; `det user-group list` shows those there are.")
-        return dict(self._get(f"groups/{found[0]['group']['groupId']}")["group"])
+        return dict(self._get(f"groups/{groups[0]['group']['groupId']}")["group"])
 
     def create_group(self, name: str, users: Sequence[int]) -> Json:
         """Create a group. For administrators.
 
         Args:
-            name: Name of the group.
             users: Numbers of its users.
 
         Returns:
@@ -156,8 +135,6 @@ class Users(Resource):
 
         Raises:
             NotAllowed: The caller may not manage groups.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return dict(self._post("groups", {"name": name, "addUsers": list(users)}, retry=False)["group"])
 
@@ -165,7 +142,6 @@ class Users(Resource):
         """Change a group. For administrators.
 
         Args:
-            group_id: Number of the group.
             fields: Named as in the API: name, addUsers, removeUsers. None is not sent.
 
         Returns:
@@ -174,22 +150,15 @@ class Users(Resource):
         Raises:
             NoSuchThing: There is no such group or user.
             NotAllowed: The caller may not manage groups.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return dict(self._put(f"groups/{group_id}", {"groupId": group_id, **given(**fields)})["group"])
 
     def delete_group(self, group_id: int) -> None:
         """Delete a group. For administrators.
 
-        Args:
-            group_id: Number of the group.
-
         Raises:
             NoSuchThing: There is no such group.
             NotAllowed: The caller may not manage groups.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         self._delete(f"groups/{group_id}")
 
@@ -203,10 +172,6 @@ class Users(Resource):
 
         Returns:
             The roles.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = given(limit=0, offset=0, workspaceId=1 if in_workspaces else None)
         return list(self._post("roles/search/by-assignability", body)["roles"])
@@ -222,8 +187,6 @@ class Users(Resource):
 
         Raises:
             NoSuchThing: There is no such role.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         for found in self.roles():
             if found["name"] == name:
@@ -235,42 +198,28 @@ class Users(Resource):
 
         Returns:
             `roles` and `assignments`.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._get("permissions/summary")
 
     def roles_of_user(self, user_id: int) -> list[Json]:
         """List the roles of a user.
 
-        Args:
-            user_id: Number of the user.
-
         Returns:
             The roles.
 
         Raises:
             NoSuchThing: There is no such user.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return list(self._get(f"roles/search/by-user/{user_id}")["roles"])
 
     def roles_of_group(self, group_id: int) -> Json:
         """List the roles of a group.
 
-        Args:
-            group_id: Number of the group.
-
         Returns:
             `roles`, and `assignments` in the same order.
 
         Raises:
             NoSuchThing: There is no such group.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._get(f"roles/search/by-group/{group_id}")
 
@@ -285,8 +234,6 @@ class Users(Resource):
 
         Raises:
             NoSuchThing: There is no such workspace.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._get(f"roles/workspace/{workspace_id}")
 
@@ -311,8 +258,6 @@ class Users(Resource):
         Raises:
             NoSuchThing: There is no such role, user, group or workspace.
             NotAllowed: The caller may not assign this role there.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         assigned = {"role": {"roleId": role_id}, **given(scopeWorkspaceId=workspace_id)}
         body: Json = {}
@@ -336,10 +281,6 @@ class Users(Resource):
 
         Returns:
             The tokens, without the secrets.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return self._all("tokens", "tokenInfo", tokenIds=list(ids), username=username, showInactive=inactive)
 
@@ -356,8 +297,6 @@ class Users(Resource):
 
         Raises:
             NotAllowed: The caller may not create tokens for this user.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         lifespan = None if days is None else "-1" if days == -1 else f"{24 * days}h"
         body = given(userId=user_id, lifespan=lifespan, description=description)
@@ -377,9 +316,7 @@ class Users(Resource):
         Raises:
             NoSuchThing: There is no such token.
             NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         body = given(tokenId=token_id, description=description, setRevoked=revoke or None)
-        found: wire.TokenInfo = self._patch(f"tokens/{token_id}", body)["tokenInfo"]
-        return found
+        token: wire.TokenInfo = self._patch(f"tokens/{token_id}", body)["tokenInfo"]
+        return token

@@ -33,17 +33,18 @@ RACE_PAGE = 20_000
 
 class Views(Resource):
     """Calls of the web page. Their answers are small however large the search is: tables as columns and rows, which
-    `by_name` turns into mappings, and curves over one grid."""
+    `by_name` turns into mappings, and curves over one grid.
+
+    Arguments of several calls:
+        experiment_id: Number of the experiment.
+        trial_id: Number of the trial.
+    """
 
     def home(self) -> HomeView:
         """Get what the caller needs to know first: what failed, runs and waits, and why; tasks and pools.
 
         Returns:
             The caller's experiments and tasks, and all pools.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return _read(HomeView, self._x1("home"))
 
@@ -59,8 +60,6 @@ class Views(Resource):
 
         Raises:
             NotAllowed: The caller may not see the cluster's usage.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         days = {"first": first, "last": last}
         return _read(UsageView, self._x1("usage", **{name: day for name, day in days.items() if day}))
@@ -80,7 +79,6 @@ class Views(Resource):
         """Get all trials of an experiment as rows of a table, and the rungs of its search.
 
         Args:
-            experiment_id: Number of the experiment.
             curves: Read the curves of a metric too.
             metric: The metric of the curves; empty for the searcher's.
             group: The metric's group.
@@ -92,8 +90,6 @@ class Views(Resource):
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         query = {"curves": True, "metric": metric, "group": group, "x": x, "points": points} if curves else {}
         return _read(ExperimentBoard, self._x1(f"experiments/{experiment_id}/board", **query))
@@ -111,7 +107,6 @@ class Views(Resource):
         """Get the curves of all trials of an experiment over one grid.
 
         Args:
-            experiment_id: Number of the experiment.
             metric: The metric; empty for the searcher's.
             group: The metric's group.
             x: What they are over: batches, seconds, or a metric of the same reports; empty for batches.
@@ -123,18 +118,14 @@ class Views(Resource):
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         query = {"metric": metric, "group": group, "x": x, "points": points, "since": since}
         return _read(Curves, self._x1(f"experiments/{experiment_id}/curves", **query))
 
     def story(self, experiment_id: int, *, trial: int | None = None) -> Iterator[ExperimentEvent]:
         """Read why everything happened to an experiment: decisions of its search and of people, and ends of jobs.
-        Errors are raised while iterating.
 
         Args:
-            experiment_id: Number of the experiment.
             trial: Only what happened to this trial.
 
         Returns:
@@ -142,8 +133,6 @@ class Views(Resource):
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         query: dict[str, Any] = {"limit": STORY_PAGE, "trial": trial}
         after = 0
@@ -158,39 +147,29 @@ class Views(Resource):
     def rungs(self, experiment_id: int) -> RungRace:
         """Get who reached which rung of a search, in order, with what the search knew and decided then.
 
-        Args:
-            experiment_id: Number of the experiment.
-
         Returns:
             All events; `by_name` gives them as mappings. Without brackets where the search has no rungs.
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         path = f"experiments/{experiment_id}/rungs"
-        found = self._x1(path, limit=RACE_PAGE)
-        while len(found["rows"]) < found["total"]:
-            more = self._x1(path, limit=RACE_PAGE, after=len(found["rows"]))["rows"]
+        race = self._x1(path, limit=RACE_PAGE)
+        while len(race["rows"]) < race["total"]:
+            more = self._x1(path, limit=RACE_PAGE, after=len(race["rows"]))["rows"]
             if not more:
                 break
-            found["rows"] += more
-        return _read(RungRace, found)
+            race["rows"] += more
+        return _read(RungRace, race)
 
     def experiment_checkpoints(self, experiment_id: int) -> CheckpointTable:
         """List the checkpoints of an experiment.
-
-        Args:
-            experiment_id: Number of the experiment.
 
         Returns:
             A table, the newest first; `by_name` gives its rows as mappings.
 
         Raises:
             NoSuchThing: There is no such experiment.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return _read(CheckpointTable, self._x1(f"experiments/{experiment_id}/checkpoints"))
 
@@ -216,10 +195,6 @@ class Views(Resource):
 
         Returns:
             The comparison. What is not there, or may not be seen, is in its `missing`.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         query = {"metric": metric, "group": group, "x": x, "points": points}
         ids = {"trials": ",".join(map(str, trials)), "experiments": ",".join(map(str, experiments))}
@@ -230,32 +205,22 @@ class Views(Resource):
     def trial(self, trial_id: int) -> TrialBoard:
         """Get a trial with its jobs, the curve of the searcher's metric and the last lines of its log.
 
-        Args:
-            trial_id: Number of the trial.
-
         Returns:
             The board.
 
         Raises:
             NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return _read(TrialBoard, self._x1(f"trials/{trial_id}/board"))
 
     def attempts(self, trial_id: int) -> tuple[Attempt, ...]:
         """List the jobs of a trial: when each waited and ran, how it ended, what it saved and what was lost.
 
-        Args:
-            trial_id: Number of the trial.
-
         Returns:
             The attempts, oldest first.
 
         Raises:
             NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return tuple(_read(Attempt, raw) for raw in self._x1(f"trials/{trial_id}/attempts")["attempts"])
 
@@ -265,7 +230,6 @@ class Views(Resource):
         """Get several metrics of a trial over its own steps.
 
         Args:
-            trial_id: Number of the trial.
             metrics: Pairs of group and name, up to 50, such as ("validation", "loss").
             x: What they are over: batches, seconds, or a metric of the same reports; empty for batches.
             points: Points of each curve, 2 to 5000; the lowest and highest values are kept.
@@ -275,8 +239,6 @@ class Views(Resource):
 
         Raises:
             NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         named = ",".join(f"{quote(group, safe='')}:{quote(name, safe='')}" for group, name in metrics)
         return _read(TrialCurves, self._x1(f"trials/{trial_id}/curves", metrics=named, x=x, points=points))
@@ -285,7 +247,6 @@ class Views(Resource):
         """Get what the profiler measured on a trial's nodes and GPUs.
 
         Args:
-            trial_id: Number of the trial.
             points: Points of each series, 2 to 5000; the lowest and highest values are kept.
 
         Returns:
@@ -293,24 +254,17 @@ class Views(Resource):
 
         Raises:
             NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return _read(MachineView, self._x1(f"trials/{trial_id}/machine", points=points))
 
     def trial_checkpoints(self, trial_id: int) -> CheckpointTable:
         """List the checkpoints of a trial.
 
-        Args:
-            trial_id: Number of the trial.
-
         Returns:
             A table, the newest first; `by_name` gives its rows as mappings.
 
         Raises:
             NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
         """
         return _read(CheckpointTable, self._x1(f"trials/{trial_id}/checkpoints"))
 

@@ -291,11 +291,11 @@ def incomplete(
     config: Mapping[str, Any], document: Document, known: Set[tuple[str | int, ...]] = frozenset()
 ) -> list[Complaint]:
     """Return what is missing or cannot be run once everything is merged. Paths in `known` already have a complaint."""
-    found: list[Complaint] = []
+    complaints: list[Complaint] = []
 
     def complain(message: str, *path: str | int) -> None:
         if not any(path[: len(place)] == place or place[: len(path)] == path for place in known if place):
-            found.append(document.complain(path, message))
+            complaints.append(document.complain(path, message))
 
     if config.get("entrypoint") is None:
         complain("is required: the command that trains, such as python3 train.py", "entrypoint")
@@ -318,4 +318,4 @@ def incomplete(
         if takes_grid(searcher) and isinstance(space, Mapping):
             for path in without_count(space, ("hyperparameters",)):
                 complain("is required for a grid search: how many values to try", *path, "count")
-    return found
+    return complaints

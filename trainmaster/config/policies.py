@@ -122,19 +122,19 @@ def refusals(config: Mapping[str, Any], policies: Sequence[Policy]) -> list[str]
 def _refused(policy: Policy, config: Mapping[str, Any]) -> list[str]:
     limits = Constraints.model_validate(dict(policy.constraints or {}))
     resources = config.get("resources") or {}
-    found = []
+    complaints = []
     most, least = limits.resources.max_slots, limits.priority_limit
     for key in ("slots_per_trial", "slots", "max_slots"):
         asked = resources.get(key)
         if most is not None and asked is not None and asked > most:
-            found.append(f"resources.{key} is {asked}, and {policy.where} allows {most} slots at most")
+            complaints.append(f"resources.{key} is {asked}, and {policy.where} allows {most} slots at most")
     priority = resources.get("priority")
     if least is not None and priority is not None and priority < least:
-        found.append(
+        complaints.append(
             f"resources.priority is {priority}, and {policy.where} allows none above {least} (a smaller number is a "
             "higher priority)"
         )
-    return found
+    return complaints
 
 
 def _first_limit(policies: Sequence[Policy]) -> int | None:

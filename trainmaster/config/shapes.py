@@ -133,10 +133,10 @@ def _bytes(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise wrong(f"a size is wanted (bytes, or a text such as 4 GiB), found {in_words(value)}")
     if isinstance(value, str):
-        found = _SIZE.fullmatch(value)
-        if not found:
+        match = _SIZE.fullmatch(value)
+        if not match:
             raise wrong(f"a size is wanted (bytes, or a text such as 4 GiB), found {in_words(value)}")
-        value = int(float(found[1]) * 1024 ** " kmgtp".index(found[2].lower() or " "))
+        value = int(float(match[1]) * 1024 ** " kmgtp".index(match[2].lower() or " "))
     if value < 0:
         raise wrong(f"must be at least 0, found {value}")
     return value

@@ -340,10 +340,10 @@ class _Reader:
 
     def _check_characters(self, node: yaml.ScalarNode, path: Path) -> bool:
         node.value = _SURROGATES.sub(_joined, node.value)
-        found = _ESCAPED_CONTROL.search(node.value)
-        if found:
-            self._complain(node, path, f"control character {_code(found.group())}: remove it")
-        return found is None
+        match = _ESCAPED_CONTROL.search(node.value)
+        if match:
+            self._complain(node, path, f"control character {_code(match.group())}: remove it")
+        return match is None
 
     def _complain(self, node: yaml.Node, path: Path, message: str) -> None:
         self.complaints.append(Complaint(path, message, *_place(node), None, self.source))

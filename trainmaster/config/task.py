@@ -26,10 +26,10 @@ def seconds_of(duration: str | float) -> float:
     """Seconds of a duration in Go's notation (`1h30m`, `45s`), or a number of seconds. Raises ValueError."""
     if isinstance(duration, int | float) and not isinstance(duration, bool):
         return float(duration)
-    found = _DURATION.fullmatch(str(duration).strip())
-    if not found:
+    match = _DURATION.fullmatch(str(duration).strip())
+    if not match:
         raise ValueError(f"{duration!r} is not a duration")
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds
 
 

@@ -102,14 +102,17 @@ class ContainerSettings(Section):
     @classmethod
     def of(cls, sections: Iterable[TaskContainerDefaults]) -> ContainerSettings:
         """Return the settings under `sections`, the most important first."""
-        found: dict[str, Any] = {}
+        container_settings: dict[str, Any] = {}
         hooks: list[str] = []
         for section in sections:
             given = section.model_dump(exclude_unset=True, exclude_none=True)
-            found = {**{key: value for key, value in given.items() if key in cls.model_fields}, **found}
+            container_settings = {
+                **{key: value for key, value in given.items() if key in cls.model_fields},
+                **container_settings,
+            }
             if hook := given.get("startup_hook"):
                 hooks.insert(0, hook)
-        return cls(**found, startup_hooks=hooks)
+        return cls(**container_settings, startup_hooks=hooks)
 
     def variables(self) -> dict[str, str]:
         """Environment variables for jobs, with the names that Determined's harness, NCCL and Gloo read."""

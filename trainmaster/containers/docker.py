@@ -133,19 +133,19 @@ def container_body(start: DockerStart) -> dict[str, Any]:
 
 def check_binds(binds: Sequence[Bind]) -> list[str]:
     """Return sentences that say why a mount cannot be made; empty when all can."""
-    found = []
+    complaints = []
     for bind in binds:
         for path in (bind.host_path, bind.container_path):
             if not path.startswith("/") or ".." in path.split("/"):
-                found.append(f"bind_mounts: {path!r} must be an absolute path without '..'.")
+                complaints.append(f"bind_mounts: {path!r} must be an absolute path without '..'.")
         target = plain_path(bind.container_path)
         if target == "/" or any(target == place or target.startswith(f"{place}/") for place in RESERVED[:3]):
-            found.append(f"bind_mounts: nothing can be mounted on {bind.container_path}.")
+            complaints.append(f"bind_mounts: nothing can be mounted on {bind.container_path}.")
         elif target == NODE_DIR:
-            found.append(f"bind_mounts: {NODE_DIR} is the trial's own; mount somewhere else.")
+            complaints.append(f"bind_mounts: {NODE_DIR} is the trial's own; mount somewhere else.")
         if is_closed(bind.host_path):
-            found.append(f"bind_mounts: {bind.host_path} of a host may not be mounted by a job.")
-    return found
+            complaints.append(f"bind_mounts: {bind.host_path} of a host may not be mounted by a job.")
+    return complaints
 
 
 def parents_below_node(binds: Sequence[Bind]) -> list[str]:
@@ -175,17 +175,17 @@ def is_closed(path: str) -> bool:
 
 def check_devices(devices: Sequence[Device]) -> list[str]:
     """Return sentences that say why a device cannot be given to a container; empty when all can."""
-    found = []
+    complaints = []
     for device in devices:
         for path in (device.host_path, device.container_path):
             if not path.startswith("/") or ".." in path.split("/"):
-                found.append(f"resources.devices: {path!r} must be an absolute path without '..'.")
+                complaints.append(f"resources.devices: {path!r} must be an absolute path without '..'.")
         target = device.container_path.rstrip("/")
         if target in ("", "/dev", NODE_DIR) or any(f"{target}/".startswith(f"{place}/") for place in ("/proc", "/sys")):
-            found.append(f"resources.devices: no device can be placed at {device.container_path}.")
+            complaints.append(f"resources.devices: no device can be placed at {device.container_path}.")
         if not device.mode or not set(device.mode) <= set("rwm"):
-            found.append(f"resources.devices: a mode is made of r, w and m, not {device.mode!r}.")
-    return found
+            complaints.append(f"resources.devices: a mode is made of r, w and m, not {device.mode!r}.")
+    return complaints
 
 
 def check_capabilities(names: Sequence[str]) -> list[str]:

@@ -220,10 +220,10 @@ def _tensorboard_target(storage: Storage, info: ClusterInfo) -> Path:
 
 def _shared_with_others(storage: Storage, info: ClusterInfo) -> List[Path]:
     """Return the folders of event files that trainings of all accounts use, each in the one before."""
-    found = [storage.root]
+    paths = [storage.root]
     for name in (info.cluster_id, "tensorboard", "experiment"):
-        found.append(found[-1] / name)
-    return found
+        paths.append(paths[-1] / name)
+    return paths
 
 
 def _nothing() -> None:

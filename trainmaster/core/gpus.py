@@ -45,14 +45,14 @@ def _nvidia(named: Optional[Sequence[str]]) -> Optional[Reader]:
         return None
 
     def read() -> Dict[str, Dict[str, float]]:
-        found: Dict[str, Dict[str, float]] = {}
+        values: Dict[str, Dict[str, float]] = {}
         for gpu in gpus:
             for name, ask in (("gpu_util", library.used_percent), ("gpu_free_memory", library.free_memory)):
                 try:
-                    found.setdefault(gpu.uuid, {})[name] = float(ask(gpu))
+                    values.setdefault(gpu.uuid, {})[name] = float(ask(gpu))
                 except nvml.NvmlError:  # not known of this GPU, or it has broken down
                     continue
-        return found
+        return values
 
     return read
 

@@ -56,10 +56,10 @@ class Storage:
     def read_metadata(self, storage_id: str) -> Optional[Dict[str, Any]]:
         """Return the metadata that is stored with the files; None without any."""
         try:
-            found = json.loads((self.folder(storage_id) / METADATA).read_text(encoding="utf-8"))
+            data = json.loads((self.folder(storage_id) / METADATA).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return data if isinstance(data, dict) else None
 
     def write_metadata(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
         """Write the metadata next to the files, durably."""

@@ -71,10 +71,10 @@ def list_running(address: str, port: int, path: str, secret: str) -> List[Mappin
             answer = connection.request("GET", path, {"Authorization": "token " + secret}, None, _TIMEOUT)
         finally:
             connection.close()
-        found = json.loads(answer.body.decode("utf-8")) if answer.status == 200 else None
+        data = json.loads(answer.body.decode("utf-8")) if answer.status == 200 else None
     except (OSError, ValueError):
         return []
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
 
 
 def in_use(kernels: Sequence[Mapping[str, Any]], terminals: Sequence[Mapping[str, Any]], kind: str) -> bool:

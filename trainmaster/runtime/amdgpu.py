@@ -29,7 +29,7 @@ def has_driver(root: str = "/") -> bool:
 
 def gpus(root: str = "/") -> List[Gpu]:
     """List the GPUs whose devices can be opened, in ROCm's order; `root` is where the file system begins."""
-    found: List[Gpu] = []
+    gpus: List[Gpu] = []
     folder = os.path.join(root, _TOPOLOGY)
     try:
         names = sorted((name for name in os.listdir(folder) if name.isdigit()), key=int)
@@ -45,8 +45,8 @@ def gpus(root: str = "/") -> List[Gpu]:
             continue  # another job's
         serial = facts.get("unique_id", 0)
         uuid = "GPU-%016x" % serial if serial else "GPU-renderD%d" % minor
-        found.append(Gpu(uuid, device, os.path.join(root, "sys/class/drm/renderD%d/device" % minor)))
-    return found
+        gpus.append(Gpu(uuid, device, os.path.join(root, "sys/class/drm/renderD%d/device" % minor)))
+    return gpus
 
 
 def chosen(named: Optional[Sequence[str]], root: str = "/") -> List[Gpu]:

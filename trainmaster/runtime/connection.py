@@ -75,8 +75,9 @@ class Connection:
                 break  # what comes before is not the answer (100 Continue, 103 Early Hints)
         option = fields.get("connection", "").lower()
         kept = option != "close" if version == b"HTTP/1.1" else option == "keep-alive"
-        said = fields.get("retry-after", "")
-        wait = float(min(int(said[:9]), _LONGEST_WAIT)) if said.isdigit() else None  # dates are not meant for programs
+        retry_after = fields.get("retry-after", "")
+        # Dates are not meant for programs.
+        wait = float(min(int(retry_after[:9]), _LONGEST_WAIT)) if retry_after.isdigit() else None
         if method == "HEAD" or status in (204, 304):
             return Answer(status, b"", kept, wait)
         if fields.get("transfer-encoding", "").lower() == "chunked":

@@ -74,7 +74,7 @@ def _determined(
 ) -> Dict[str, str]:
     url = split_url(master_url)
     offset = min(facts.slot_ids) if facts.slot_ids else 0
-    found = {
+    variables = {
         "DET_MASTER": master_url,
         "DET_MASTER_ADDR": url.host,
         "DET_MASTER_HOST": url.host,
@@ -106,10 +106,10 @@ def _determined(
         "DTRAIN_SSH_PORT": str(rendezvous.launcher_port),
     }
     if work.owner_token:
-        found["DET_USER_TOKEN"] = work.owner_token
+        variables["DET_USER_TOKEN"] = work.owner_token
     trial = work.trial
     if trial is not None:
-        found.update(
+        variables.update(
             {
                 "DET_EXPERIMENT_ID": str(trial.experiment_id),
                 "DET_TRIAL_ID": str(trial.id),
@@ -121,11 +121,11 @@ def _determined(
             }
         )
         if trial.latest_checkpoint is not None:
-            found["DET_LATEST_CHECKPOINT"] = trial.latest_checkpoint
+            variables["DET_LATEST_CHECKPOINT"] = trial.latest_checkpoint
     if "DET_INTER_NODE_NETWORK_INTERFACE" in environment:
-        found["DET_INTER_NODE_NETWORK_INTERFACE"] = environment["DET_INTER_NODE_NETWORK_INTERFACE"]
+        variables["DET_INTER_NODE_NETWORK_INTERFACE"] = environment["DET_INTER_NODE_NETWORK_INTERFACE"]
     # What is too long for a variable stands in info/trial.json alone.
-    return {name: value for name, value in found.items() if len(value.encode("utf-8")) <= _LONGEST}
+    return {name: value for name, value in variables.items() if len(value.encode("utf-8")) <= _LONGEST}
 
 
 def _compact(value: Any) -> str:

@@ -59,15 +59,15 @@ class Nvml:
         """List the usable GPUs in NVML's order, and the errors of the others, those of other jobs left out."""
         count = ctypes.c_uint()
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
-        found: List[Gpu] = []
+        gpus: List[Gpu] = []
         broken: List[str] = []
         for index in range(count.value):
             try:
-                found.append(self._gpu(index))
+                gpus.append(self._gpu(index))
             except NvmlError as error:
                 if error.code != _NO_PERMISSION:
                     broken.append("GPU %d: %s" % (index, error))
-        return found, broken
+        return gpus, broken
 
     def find(self, uuid: str) -> Gpu:
         """Find the GPU, or the part of one, with this UUID. Raises NvmlError."""

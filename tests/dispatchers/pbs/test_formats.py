@@ -60,8 +60,8 @@ def test_long_values_of_plain_text_are_put_together_again() -> None:
 
 @pytest.mark.parametrize("name", ["nodes", "queues", "server"])
 def test_nodes_queues_and_the_server_read_alike(name: str) -> None:
-    split, odd = dsv_records(recorded(f"{name}-dsv_records.out"), MARK)
-    plain, odd_too = text_records(recorded(f"{name}-text_records.out"))
+    split, odd = dsv_records(recorded(f"{name}-dsv.out"), MARK)
+    plain, odd_too = text_records(recorded(f"{name}-text.out"))
     assert odd == odd_too == []
     assert [record.name for record in split] == [record.name for record in plain]
     # What changes from one moment to the next, and times, which pbsnodes prints differently.

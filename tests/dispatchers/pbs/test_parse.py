@@ -20,7 +20,7 @@ from trainmaster.dispatchers.pbs.parse import (
 
 
 def jobs() -> dict[str, PbsJob]:
-    records, _ = dsv_records(recorded("live-dsv_records.out"), MARK)
+    records, _ = dsv_records(recorded("live-dsv.out"), MARK)
     found = (job(record, "ngpus") for record in records)
     return {one.name: one for one in found if one is not None}
 
@@ -66,7 +66,7 @@ def test_how_often_pbs_took_a_job_back() -> None:
 
 
 def test_a_job_that_pbs_tried_to_start_in_vain_was_not_taken_back() -> None:
-    records, _ = dsv_records(recorded("held-dsv_records.out"), MARK)
+    records, _ = dsv_records(recorded("held-dsv.out"), MARK)
     tried = next(one for record in records if (one := job(record, "ngpus")) and one.name == "det-prologue")
     assert (tried.run_count, tried.rerunable, tried.restarts) == (21, False, 0)
 

@@ -42,9 +42,9 @@ def made(
 
 
 def test_a_real_server() -> None:
-    listed, _ = dsv_records(recorded("queues-dsv_records.out"), MARK)
-    nodes, _ = dsv_records(recorded("nodes-dsv_records.out"), MARK)
-    server, _ = dsv_records(recorded("server-dsv_records.out"), MARK)
+    listed, _ = dsv_records(recorded("queues-dsv.out"), MARK)
+    nodes, _ = dsv_records(recorded("nodes-dsv.out"), MARK)
+    server, _ = dsv_records(recorded("server-dsv.out"), MARK)
     pool = queues(listed, nodes, server[0], OPTIONS)["workq"].pool(OPTIONS)
     assert (pool.slot_type, pool.slots_total, pool.slots_used) == (SlotType.CUDA, 4, 2)
     assert (pool.nodes, pool.slots_per_node, pool.is_default, pool.up) == (2, 2, True, True)

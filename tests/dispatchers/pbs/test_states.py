@@ -122,7 +122,7 @@ def test_every_job_has_a_state_and_words(letter: str, status: int | None, commen
 
 
 def test_reasons_of_real_jobs() -> None:
-    records, _ = dsv_records(recorded("live-dsv_records.out"), MARK)
+    records, _ = dsv_records(recorded("live-dsv.out"), MARK)
     waiting = {one.name: one for record in records if (one := job(record, "ngpus"))}
     words = {name: describe_end(map_state(one), one) for name, one in waiting.items()}
     assert words["det-never"] == "It asks for 99 of ncpus, and what it may use has 8 in all."
@@ -164,7 +164,7 @@ def test_reasons(comment: str, words: str, never: bool) -> None:
 
 
 def test_a_hold_says_who_can_take_it_away_and_how() -> None:
-    records, _ = dsv_records(recorded("held-dsv_records.out"), MARK)
+    records, _ = dsv_records(recorded("held-dsv.out"), MARK)
     held = {one.name: one for record in records if (one := job(record, "ngpus"))}
     assert {map_state(one) for one in held.values()} == {JobState.HELD}
     words = {name: describe_end(JobState.HELD, one) for name, one in held.items()}

@@ -86,15 +86,15 @@ class BatchDispatcher:
 
     def _complaints(self, spec: JobSpec) -> list[str]:
         """Return why a job cannot run as its user or in its container, in any pool."""
-        found = [*filter(None, [self._access.why_not(spec.user)])]
+        complaints = [*filter(None, [self._access.why_not(spec.user)])]
         try:
             runtime = self._options.container(spec.container.runtime)
             image = self._image(runtime, spec)
             if self._access.is_own(spec.user) or not image:
-                found += runtime.check(image)  # otherwise only the user, or only the cluster, may see it
+                complaints += runtime.check(image)  # otherwise only the user, or only the cluster, may see it
         except UnknownRuntime as error:
-            found.append(str(error))
-        return found
+            complaints.append(str(error))
+        return complaints
 
     def _too_short(self, spec: JobSpec, limit: int | None, longest: int | None, option: str) -> list[str]:
         """Refuse a time limit in seconds that ends a trial's attempt before it can train. `option`: how a limit is

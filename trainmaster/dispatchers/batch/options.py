@@ -162,8 +162,8 @@ class BatchOptions(AccessOptions):
         """Return the container runtime called `name`, with its full path if this machine has it. Raises
         UnknownRuntime."""
         made = container_runtime(name, self.container_command)
-        found = None if self.container_command or self.ssh or not made.program else shutil.which(made.program)
-        return container_runtime(name, found) if found else made
+        program = None if self.container_command or self.ssh or not made.program else shutil.which(made.program)
+        return container_runtime(name, program) if program else made
 
     def facts(self) -> ClusterFacts:
         users = self.impersonation is not Impersonation.NONE

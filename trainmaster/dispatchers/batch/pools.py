@@ -42,11 +42,11 @@ class KnownPools(Generic[PoolT]):
             self._questions += 1
             question = self._questions
         # Queried without the lock: a controller that hangs must not block callers that accept a cached answer.
-        found = self._ask(before)
+        pools = self._ask(before)
         with self._lock:
             if question > self._answered:  # a slow answer must not replace a newer one
-                self._known, self._answered, self._asked_at = found, question, time.monotonic()
-        return found
+                self._known, self._answered, self._asked_at = pools, question, time.monotonic()
+        return pools
 
     def find(self, name: str) -> PoolT | None:
         """Return the pool called `name`; None when there is none, or when the cluster does not answer: then its submit

@@ -50,14 +50,14 @@ def check_names(token: str, files: Mapping[str, JobFile]) -> None:
             raise Rejected(f"The staged file {name!r} would be outside the job folder.", token=token)
 
 
-def shelf_of(account: str | int) -> str:
+def cache_dir_of(account: str | int) -> str:
     """Return the name of the folder in the job root that holds the shared files of an account, by its name or uid."""
     return ".shared-" + re.sub(r"[^A-Za-z0-9_.-]", "_", str(account))[:64]
 
 
-def shared_folders(root: Path, shelf: str, files: Mapping[str, JobFile]) -> list[Path]:
+def shared_folders(root: Path, cache_dir: str, files: Mapping[str, JobFile]) -> list[Path]:
     """Return the folders that links in the job folder lead to, one a file; a container must see them, read-only."""
-    return [root / shelf / file.sha256 for file in files.values() if isinstance(file, SharedFile)]
+    return [root / cache_dir / file.sha256 for file in files.values() if isinstance(file, SharedFile)]
 
 
 def parted(files: Mapping[str, JobFile]) -> tuple[dict[str, StagedFile], dict[str, SharedFile]]:
@@ -99,12 +99,12 @@ class JobFolder:
         self.path = root / token
 
     @property
-    def shelf(self) -> str:
-        return shelf_of(os.geteuid())
+    def cache_dir(self) -> str:
+        return cache_dir_of(os.geteuid())
 
     def shared_folders(self, files: Mapping[str, JobFile]) -> list[Path]:
         """As the function `shared_folders`."""
-        return shared_folders(self.path.parent, self.shelf, files)
+        return shared_folders(self.path.parent, self.cache_dir, files)
 
     def stage_sharing(self, files: Mapping[str, JobFile]) -> None:
         """As `stage`, with links to the shared files among them, which stand once for all jobs of this account. Whoever
@@ -119,7 +119,7 @@ class JobFolder:
             def once() -> list[str] | None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 try:
-                    return job_files.stage(self._root, self.token, contents, None, self.shelf, wanted)
+                    return job_files.stage(self._root, self.token, contents, None, self.cache_dir, wanted)
                 except job_files.NotShared:
                     return None
 

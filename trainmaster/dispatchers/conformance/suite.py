@@ -432,14 +432,14 @@ class DispatcherConformance:
 
     def _running(self, dispatcher: Dispatcher, spec: JobSpec) -> Observation:
         """Wait until the job is observed running; a node may report the start seconds after the program has begun."""
-        found: list[Observation] = []
+        observations: list[Observation] = []
 
         def runs() -> bool:
-            found[:] = [job for job in self._seen(dispatcher, spec) if job.state is JobState.RUNNING]
-            return bool(found)
+            observations[:] = [job for job in self._seen(dispatcher, spec) if job.state is JobState.RUNNING]
+            return bool(observations)
 
         self._wait(runs, f"the scheduler's report that {spec.token} runs")
-        (job,) = found
+        (job,) = observations
         return job
 
     def _ended(self, dispatcher: Dispatcher, spec: JobSpec) -> Observation:

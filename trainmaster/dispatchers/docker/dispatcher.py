@@ -170,25 +170,27 @@ class DockerDispatcher:
         return list(fleet.agents.values())
 
     def check(self, spec: JobSpec) -> Sequence[str]:
-        found = []
+        complaints = []
         pool = self._options.pool(spec.pool) if spec.pool else None
         if pool is None:
             names = ", ".join(each.pool_name for each in self._options.pools)
-            found.append(f"There is no pool {spec.pool!r} here; there are: {names}.")
+            complaints.append(f"There is no pool {spec.pool!r} here; there are: {names}.")
         if spec.container.runtime not in RUNTIMES:
-            found.append(
+            complaints.append(
                 f"There is no container runtime {spec.container.runtime!r} here: agents start Docker containers."
             )
         if not _image(spec):
-            found.append("No container image is given: set environment.image to one that the agents can pull or have.")
+            complaints.append(
+                "No container image is given: set environment.image to one that the agents can pull or have."
+            )
         if spec.options.get("sbatch_args"):
-            found.append("There is no batch scheduler here, so scheduler options (sbatch_args) have no effect.")
-        found += _complaints(spec)
+            complaints.append("There is no batch scheduler here, so scheduler options (sbatch_args) have no effect.")
+        complaints += _complaints(spec)
         if pool is not None:
             with self._foreman.lock:
                 agents = [agent for agent in self._known_agents() if agent.settings.pool == pool.pool_name]
-                found += views.never(_wanted(spec, ()), agents)
-        return found
+                complaints += views.never(_wanted(spec, ()), agents)
+        return complaints
 
     def remarks(self, spec: JobSpec) -> Sequence[str]:  # noqa: ARG002 every job runs as asked
         return ()
@@ -261,14 +263,14 @@ class DockerDispatcher:
         most: int = 2**30,
     ) -> Remains:
         folder = JobFolder(self._root, token)
-        found = folder.collect(places, most)
+        remains = folder.collect(places, most)
         tails = {}
         for path in sorted(folder.path.glob("output.*.txt")):
             with contextlib.suppress(OSError):
                 tails[path.name.split(".")[1]] = path.read_bytes().decode(errors="replace")
         several = len(tails) > 1
         parts = [f"-- node {number} --\n{text}" if several else text for number, text in tails.items()]
-        return with_cause(replace(found, output_tail="\n".join(parts)), container_runtime("none"))
+        return with_cause(replace(remains, output_tail="\n".join(parts)), container_runtime("none"))
 
     def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 the folder is ours
         folder = JobFolder(self._root, token)
@@ -431,7 +433,7 @@ def _change_settings(agent: FleetAgent, slot: int | None, *, enabled: bool, drai
 def _staged(folder: JobFolder, name: str, shared: Mapping[str, str]) -> Item:
     """Open a file of the job folder, or what the link in its place leads to. Raises OSError."""
     if name in shared and (folder.path / name).is_symlink():
-        return open_below(folder.path.parent / folder.shelf / shared[name], name)
+        return open_below(folder.path.parent / folder.cache_dir / shared[name], name)
     return open_below(folder.path, name)
 
 

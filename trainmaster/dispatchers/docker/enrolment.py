@@ -120,8 +120,8 @@ class Enrolment:
             return
         if (seen := (facts.st_ino, facts.st_mtime_ns)) == self._read_at:
             return
-        found = json.loads(self._path.read_text())
-        self._hashes, self._used_up, self._read_at = dict(found["agents"]), set(found["revoked_keys"]), seen
+        data = json.loads(self._path.read_text())
+        self._hashes, self._used_up, self._read_at = dict(data["agents"]), set(data["revoked_keys"]), seen
 
     def _write(self, hashes: dict[str, str], used_up: set[str]) -> None:
         write_whole(self._path, json.dumps({"agents": hashes, "revoked_keys": sorted(used_up)}))

@@ -144,11 +144,11 @@ class Fleet:
 
     def get(self, agent_id: str) -> FleetAgent:
         """Return an agent. Raises UnknownAgent."""
-        found = self.agents.get(agent_id)
-        if found is None:
+        agent = self.agents.get(agent_id)
+        if agent is None:
             close = ", ".join(sorted(self.agents)) or "none has joined yet"
             raise UnknownAgent(f"There is no agent {agent_id!r}; there are: {close}.")
-        return found
+        return agent
 
     def greet(self, agent_id: str, report: AgentReport, pool: str, now: float, *, timeout: float) -> FleetAgent:
         """Return the agent that sent `report`; a new agent joins. Raises Displaced, Rejected."""

@@ -43,7 +43,7 @@ def order(
 def environment(record: JobRecord, number: int, slot_type: SlotType | None) -> dict[str, str]:
     """Return the variables in which the runtime expects a scheduler's facts."""
     rank = record.ranks[number]
-    found = {
+    variables = {
         "TRAINMASTER_JOB_ID": record.job_id,
         "TRAINMASTER_NODE_RANK": str(number),
         "TRAINMASTER_NUM_NODES": str(len(record.ranks)),
@@ -52,7 +52,7 @@ def environment(record: JobRecord, number: int, slot_type: SlotType | None) -> d
     }
     if slot_type is SlotType.CUDA:
         # The container has only its own GPUs, and counts them from 0.
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(rank.slot_ids))))
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(rank.slot_ids))))
     elif slot_type is SlotType.ROCM:
-        found["ROCR_VISIBLE_DEVICES"] = ",".join(map(str, rank.slot_ids))
-    return found
+        variables["ROCR_VISIBLE_DEVICES"] = ",".join(map(str, rank.slot_ids))
+    return variables

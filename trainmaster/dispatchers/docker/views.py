@@ -29,27 +29,27 @@ class JobStatus:
 def pools(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[Pool]:
     """Return all pools, with the slots of the present agents."""
     everybody = list(agents)
-    found = []
+    pools = []
     for number, pool in enumerate(options.pools):
-        mine = [agent for agent in everybody if agent.settings.pool == pool.pool_name and not agent.lost]
-        types = [kind for agent in mine if (kind := agent.slot_type) is not None]
-        total = sum(len(agent.usable) + len(agent.used) for agent in mine)
-        names = Counter(slot.name for agent in mine for slot in agent.settings.slots if slot.name)
-        found.append(
+        members = [agent for agent in everybody if agent.settings.pool == pool.pool_name and not agent.lost]
+        types = [kind for agent in members if (kind := agent.slot_type) is not None]
+        total = sum(len(agent.usable) + len(agent.used) for agent in members)
+        names = Counter(slot.name for agent in members for slot in agent.settings.slots if slot.name)
+        pools.append(
             Pool(
                 name=pool.pool_name,
                 slot_type=types[0] if types else pool.slot_type,
                 slots_total=total,
-                slots_used=sum(len(agent.used) for agent in mine),
-                nodes=len(mine),
-                slots_per_node=max((len(agent.settings.slots) for agent in mine), default=0),
+                slots_used=sum(len(agent.used) for agent in members),
+                nodes=len(members),
+                slots_per_node=max((len(agent.settings.slots) for agent in members), default=0),
                 description=pool.description or "Docker hosts",
                 accelerator=names.most_common(1)[0][0] if names and types and types[0] != "cpu" else "",
                 is_default=number == 0,
                 default_priority=options.scheduler_of(pool).default_priority,
             )
         )
-    return found
+    return pools
 
 
 def never(wanted: JobRequest, agents: Sequence[FleetAgent]) -> list[str]:
@@ -145,13 +145,13 @@ def _waiting(reconciler: Reconciler, record: JobRecord, ahead: int) -> JobStatus
 def policies(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[PoolPolicy]:
     """Return the scheduling policy of each pool."""
     everybody = list(agents)
-    found = []
+    policies = []
     for pool in options.pools:
         scheduler = options.scheduler_of(pool)
         running = sum(
             len(agent.here - set(agent.used.values())) for agent in everybody if agent.settings.pool == pool.pool_name
         )
-        found.append(
+        policies.append(
             PoolPolicy(
                 pool=pool.pool_name,
                 scheduler=scheduler.type,
@@ -162,7 +162,7 @@ def policies(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[PoolP
                 aux_running=running,
             )
         )
-    return found
+    return policies
 
 
 def queue(reconciler: Reconciler, pool: str) -> list[QueueEntry]:

@@ -84,21 +84,21 @@ class LocalDispatcher:
         ]
 
     def check(self, spec: JobSpec) -> Sequence[str]:
-        found = []
+        complaints = []
         if spec.pool != self._options.pool_name:
-            found.append(f"There is no pool {spec.pool!r} here; there is {self._options.pool_name}.")
+            complaints.append(f"There is no pool {spec.pool!r} here; there is {self._options.pool_name}.")
         if spec.slots > self._options.slots:
-            found.append(f"The job asks for {spec.slots} slots, and this machine has {self._options.slots}.")
+            complaints.append(f"The job asks for {spec.slots} slots, and this machine has {self._options.slots}.")
         if spec.user is not None:
-            found.append("Jobs on this machine run under the account of the master; no other user can be named.")
+            complaints.append("Jobs on this machine run under the account of the master; no other user can be named.")
         if spec.options.get("sbatch_args"):
-            found.append("There is no batch scheduler here, so scheduler options (sbatch_args) have no effect.")
+            complaints.append("There is no batch scheduler here, so scheduler options (sbatch_args) have no effect.")
         try:
             runtime = self._options.container(spec.container.runtime)
-            found += runtime.check(runtime.resolve(spec.container.image, None))
+            complaints += runtime.check(runtime.resolve(spec.container.image, None))
         except UnknownRuntime as error:
-            found.append(str(error))
-        return found
+            complaints.append(str(error))
+        return complaints
 
     def remarks(self, spec: JobSpec) -> Sequence[str]:  # noqa: ARG002 every job runs as asked
         return ()

@@ -120,9 +120,9 @@ class LocalJob:
         if kept is not None and kept[0] == changed:
             return kept[1]
         at = time.time_ns()
-        found = self._read_files()
-        self._kept = (changed, found) if at - changed > YOUNG else None
-        return found
+        files = self._read_files()
+        self._kept = (changed, files) if at - changed > YOUNG else None
+        return files
 
     def _read_files(self) -> JobFiles:
         ended = (self._read("ended") or "").split()

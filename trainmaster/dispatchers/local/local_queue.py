@@ -226,7 +226,7 @@ class LocalQueue:
             )
 
     def _variables(self, job_id: str, slot_ids: tuple[int, ...]) -> dict[str, str]:
-        found = {
+        variables = {
             "TRAINMASTER_JOB_ID": job_id,
             "TRAINMASTER_NODE_RANK": "0",
             "TRAINMASTER_NUM_NODES": "1",
@@ -235,10 +235,10 @@ class LocalQueue:
         }
         visible = ",".join(map(str, slot_ids))
         if self._options.slot_type is SlotType.CUDA:
-            found["CUDA_VISIBLE_DEVICES"] = visible
+            variables["CUDA_VISIBLE_DEVICES"] = visible
         elif self._options.slot_type is SlotType.ROCM:
-            found["ROCR_VISIBLE_DEVICES"] = visible
-        return found
+            variables["ROCR_VISIBLE_DEVICES"] = visible
+        return variables
 
     def _enforce_cancel(self, job: LocalJob) -> None:
         asked = job.cancel_requested_at
@@ -274,5 +274,5 @@ def _base_environment() -> dict[str, str]:
     """Return the environment of jobs: identity and locale of the master, none of its private settings. `python3` is the
     master's own Python, so that a first run needs nothing else installed."""
     kept = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TZ")
-    found = {name: os.environ[name] for name in kept if name in os.environ}
-    return {**found, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH') or DEFAULT_PATH}"}
+    variables = {name: os.environ[name] for name in kept if name in os.environ}
+    return {**variables, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH') or DEFAULT_PATH}"}

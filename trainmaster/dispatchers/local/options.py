@@ -59,5 +59,5 @@ class LocalOptions(DispatcherOptions):
     def container(self, name: str) -> ContainerRuntime:
         """Return the container runtime called `name`. Raises UnknownRuntime."""
         made = container_runtime(name, self.container_command)
-        found = None if self.container_command or not made.program else shutil.which(made.program)
-        return container_runtime(name, found) if found else made
+        program = None if self.container_command or not made.program else shutil.which(made.program)
+        return container_runtime(name, program) if program else made

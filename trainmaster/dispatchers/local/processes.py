@@ -72,8 +72,8 @@ def remove_leftovers(bases: Iterable[str]) -> None:
     for base in dict.fromkeys(bases):
         with contextlib.suppress(OSError):
             for entry in os.scandir(base):
-                found = name.fullmatch(entry.name)
-                if found is None or not entry.is_dir(follow_symlinks=False) or _stat(int(found[1])) is not None:
+                match = name.fullmatch(entry.name)
+                if match is None or not entry.is_dir(follow_symlinks=False) or _stat(int(match[1])) is not None:
                     continue
                 if entry.stat(follow_symlinks=False).st_uid == os.geteuid():
                     shutil.rmtree(entry.path, ignore_errors=True)

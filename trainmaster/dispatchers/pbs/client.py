@@ -27,10 +27,10 @@ class PbsClient(BatchClient):
     def submit(self, job: commands.QsubRequest, user: str | None = None) -> str:
         """Submit a job as `user`; return its id. Raises Rejected, Transient, Ambiguous, Unreachable."""
         outcome = self._submit(commands.submit(self._programs, job), job.token, user)
-        found = parse.submitted_id(outcome.stdout)
-        if found is None:
+        job_id = parse.submitted_id(outcome.stdout)
+        if job_id is None:
             raise messages.submit_failure(outcome, job.token)
-        return found
+        return job_id
 
     def jobs(self) -> list[parse.PbsJob]:
         """List all users' jobs that have not ended. Raises Unreachable, Transient."""
@@ -48,15 +48,15 @@ class PbsClient(BatchClient):
 
     def ended(self, job_ids: Sequence[str]) -> list[parse.PbsJob]:
         """Return ended jobs with all attributes; those that PBS has forgotten are left out."""
-        found = []
+        jobs = []
         mark = new_mark()
         for argv in commands.ended(self._programs, self._options.query_format, mark, job_ids):
             outcome = self._run(argv)
             # The status is not 0 if one of them is unknown, although the others are printed.
             if not messages.WORDS.only_about_ended_jobs(outcome):
                 self._check(outcome)
-            found += self._jobs(outcome, mark)
-        return found
+            jobs += self._jobs(outcome, mark)
+        return jobs
 
     def one(self, job_id: str) -> parse.PbsJob | None:
         """Return a job; None when PBS has forgotten it."""
@@ -101,9 +101,9 @@ class PbsClient(BatchClient):
     def _records(self, build: commands.Listing) -> list[PrintedRecord]:
         mark = new_mark()
         outcome = self._ask(build(self._programs, self._options.query_format, mark))
-        found, odd = parse.read_records(self._options.query_format, outcome.stdout, mark)
-        self._note_beside(odd, understood=bool(found))
-        return found
+        records, odd = parse.read_records(self._options.query_format, outcome.stdout, mark)
+        self._note_beside(odd, understood=bool(records))
+        return records
 
     def _jobs(self, outcome: CommandResult, mark: str) -> list[parse.PbsJob]:
         records, odd = parse.read_records(self._options.query_format, outcome.stdout, mark)

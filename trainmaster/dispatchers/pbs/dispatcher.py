@@ -68,14 +68,14 @@ class PbsDispatcher(BatchDispatcher):
 
     def probe(self) -> Capabilities:
         printed = self._client.version()
-        found = _VERSION.search(printed)
-        if found is None:
+        match = _VERSION.search(printed)
+        if match is None:
             return Capabilities(scheduler="pbs", version="none", problems=(_look_alike(printed),))
         server = self._client.server()
         history = server is not None and truth(server.get("job_history_enable"))
         return Capabilities(
             scheduler="pbs",
-            version=found[1],
+            version=match[1],
             accounting=history,
             impersonation=self._access.impersonates,
             avoids_nodes=False,  # `select` can name the hosts to take, not those to leave out
@@ -85,16 +85,16 @@ class PbsDispatcher(BatchDispatcher):
         )
 
     def _problems(self, history: bool) -> list[Problem]:
-        found = self._account_problems()
+        problems = self._account_problems()
         if not history:
-            found.append(
+            problems.append(
                 Problem(
                     "PBS forgets jobs at once when they end (job_history_enable is off).",
                     'Switch it on: qmgr -c "set server job_history_enable=True". Until then only the job itself can '
                     "report how it ended.",
                 )
             )
-        return found + self._container_problems()
+        return problems + self._container_problems()
 
     def _private(self, server: PrintedRecord | None) -> list[Problem]:
         if server is None or truth(server.get("query_other_jobs") or "True"):
@@ -103,9 +103,9 @@ class PbsDispatcher(BatchDispatcher):
 
     def pools(self) -> Sequence[Pool]:
         """Return the queues that people submit to; those that only a routing queue feeds are part of it."""
-        found = self._queues.all(fresh=True)
-        inner = routed(found)
-        return [queue.pool(self._options) for name, queue in found.items() if name not in inner]
+        by_name = self._queues.all(fresh=True)
+        inner = routed(by_name)
+        return [queue.pool(self._options) for name, queue in by_name.items() if name not in inner]
 
     def _ask_queues(self, _before: Mapping[str, Queue]) -> dict[str, Queue]:
         """List the queues. Raises Unreachable, Transient."""
@@ -115,27 +115,27 @@ class PbsDispatcher(BatchDispatcher):
     # -- a job before it exists ------------------------------------------------------------------------
 
     def check(self, spec: JobSpec) -> Sequence[str]:
-        found: list[str] = []
+        complaints: list[str] = []
         given = options.Given()
         try:
             given = options.check(_asked(spec), self._options.gpu_resource)
         except BadOption as error:
-            found.append(sentence(error))
-        found += self._complaints(spec)
+            complaints.append(sentence(error))
+        complaints += self._complaints(spec)
         try:
             known = self._queues.all()
         except DispatcherError:
-            return found  # the cluster does not answer, so its queues are not known
+            return complaints  # the cluster does not answer, so its queues are not known
         queue = known.get(spec.pool)
         if queue is None:
-            found.append(f"PBS has no queue {spec.pool!r} with nodes; there are {', '.join(known) or 'none'}.")
+            complaints.append(f"PBS has no queue {spec.pool!r} with nodes; there are {', '.join(known) or 'none'}.")
         else:
             request = self._request(spec, queue)
-            found += queue.complaints(spec, request, given.walltime, self._options)
+            complaints += queue.complaints(spec, request, given.walltime, self._options)
             limit = given.shortest_walltime or given.walltime or queue.default_walltime
-            found += self._too_short(spec, limit, queue.max_walltime, "-l walltime=0:{minutes}:00")
-            found += _count_complaints(given, request)
-        return found
+            complaints += self._too_short(spec, limit, queue.max_walltime, "-l walltime=0:{minutes}:00")
+            complaints += _count_complaints(given, request)
+        return complaints
 
     def _request(self, spec: JobSpec, queue: Queue | None) -> resources.ChunkRequest:
         size = self._options.node_size(spec.pool) or (queue.node_size if queue else 0)

@@ -77,9 +77,9 @@ def explain_reason(comment: str) -> PbsReason:
     if not text or text.startswith("Job run at "):
         return PbsReason("")
     for pattern, sentence in _KNOWN:
-        found = re.search(pattern, rest)
-        if found:
-            return PbsReason(_sentence(sentence, found, never), rest, never)
+        match = re.search(pattern, rest)
+        if match:
+            return PbsReason(_sentence(sentence, match, never), rest, never)
     return PbsReason(f"PBS says: {text.rstrip('.')}.", rest, never)
 
 

@@ -102,8 +102,8 @@ class PbsOptions(BatchOptions):
             text = Path(environment.get("PBS_CONF_FILE", "/etc/pbs.conf")).read_text()
         except (OSError, UnicodeDecodeError):
             return _USUAL_BIN
-        found = re.search(r"^\s*PBS_EXEC\s*=\s*(\S+)", text, re.MULTILINE)
-        return f"{found[1]}/bin" if found else _USUAL_BIN
+        match = re.search(r"^\s*PBS_EXEC\s*=\s*(\S+)", text, re.MULTILINE)
+        return f"{match[1]}/bin" if match else _USUAL_BIN
 
 
 _NAME = r"[^\x00-\x1f\x7f`$;<>\"'|&]"  # what never reaches a site's hook, which may be a shell script

@@ -137,8 +137,8 @@ def account_of(owner: str) -> str:
 
 def deleted_by(job: PbsJob) -> str:
     """Return who deleted it, "alice@host"; empty when it was not deleted, or nobody is named."""
-    found = re.search(r"\bterminated by (\S+)", job.comment)
-    return found[1] if found else ""
+    match = re.search(r"\bterminated by (\S+)", job.comment)
+    return match[1] if match else ""
 
 
 _LETTERS = {

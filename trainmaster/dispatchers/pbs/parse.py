@@ -63,7 +63,7 @@ def read_records(form: Format, stdout: str, mark: str) -> tuple[list[PrintedReco
 
 def dsv_records(stdout: str, mark: str) -> tuple[list[PrintedRecord], list[str]]:
     """Parse one record per line; line ends in values arrive as a backslash and an n."""
-    found: list[PrintedRecord] = []
+    records: list[PrintedRecord] = []
     odd: list[str] = []
     for line in stdout.split("\n"):
         if not line.strip():
@@ -75,14 +75,14 @@ def dsv_records(stdout: str, mark: str) -> tuple[list[PrintedRecord], list[str]]
             odd.append(line.strip()[:200])
             continue
         pairs = (field.partition("=") for field in fields)
-        found.append(PrintedRecord(name[1], {key.strip(): value for key, equals, value in pairs if equals}))
-    return found, odd
+        records.append(PrintedRecord(name[1], {key.strip(): value for key, equals, value in pairs if equals}))
+    return records, odd
 
 
 def text_records(stdout: str) -> tuple[list[PrintedRecord], list[str]]:
     """Parse plain `qstat -f`, `qstat -Bf`, `qstat -Qf` and `pbsnodes -a`: attributes are indented, long values go on
     behind a tab on the next line."""
-    found: list[PrintedRecord] = []
+    records: list[PrintedRecord] = []
     odd: list[str] = []
     name: str | None = None
     attributes: dict[str, str] = {}
@@ -90,7 +90,7 @@ def text_records(stdout: str) -> tuple[list[PrintedRecord], list[str]]:
 
     def close() -> None:
         if name is not None:
-            found.append(PrintedRecord(name, attributes))
+            records.append(PrintedRecord(name, attributes))
 
     for line in stdout.split("\n"):
         if not line.strip():
@@ -108,7 +108,7 @@ def text_records(stdout: str) -> tuple[list[PrintedRecord], list[str]]:
         else:
             odd.append(line.strip()[:200])
     close()
-    return found, odd
+    return records, odd
 
 
 def json_records(stdout: str) -> tuple[list[PrintedRecord], list[str]]:
@@ -295,26 +295,26 @@ def moment(text: str) -> float | None:
     """Epoch seconds of "Sat Nov 21 08:22:11 2026", printed in UTC (the queries set TZ), or of epoch seconds."""
     if re.fullmatch(r"\d{9,12}", text.strip()):
         return float(text)
-    found = _DATE.fullmatch(text.strip())
-    if found is None or found[1] not in _MONTHS.split():
+    match = _DATE.fullmatch(text.strip())
+    if match is None or match[1] not in _MONTHS.split():
         return None
-    day, hour, minute, second, year = (int(part) for part in found.groups()[1:])
-    return float(calendar.timegm((year, _MONTHS.split().index(found[1]) + 1, day, hour, minute, second, 0, 0, 0)))
+    day, hour, minute, second, year = (int(part) for part in match.groups()[1:])
+    return float(calendar.timegm((year, _MONTHS.split().index(match[1]) + 1, day, hour, minute, second, 0, 0, 0)))
 
 
 def duration(text: str) -> int | None:
     """Seconds of "[[hours:]minutes:]seconds[.fraction]"; None for anything else."""
-    found = re.fullmatch(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d*)?", text.strip())
-    if not found:
+    match = re.fullmatch(r"(?:(?:(\d+):)?(\d+):)?(\d+)(?:\.\d*)?", text.strip())
+    if not match:
         return None
-    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return (hours * 60 + minutes) * 60 + seconds
 
 
 def size(text: str) -> int | None:
     """Bytes of "24684084kb", "4gb", "100" and the like; words (w) have eight bytes."""
-    found = re.fullmatch(r"(\d+)([kmgtp]?)(b|w)?", text.strip().lower())
-    return int(found[1]) * _UNITS[found[2]] * (8 if found[3] == "w" else 1) if found else None
+    match = re.fullmatch(r"(\d+)([kmgtp]?)(b|w)?", text.strip().lower())
+    return int(match[1]) * _UNITS[match[2]] * (8 if match[3] == "w" else 1) if match else None
 
 
 def hosts(exec_host: str) -> tuple[str, ...]:

@@ -93,39 +93,41 @@ class Queue:
 
     def complaints(self, spec: JobSpec, request: ChunkRequest, walltime: int | None, options: PbsOptions) -> list[str]:
         """Return why a job can never run in this queue."""
-        found = []
+        complaints = []
         if self.routed_only:
             return [f"Queue {self.name} takes jobs only from another queue (from_route_only)."]
-        found += self._complaints(spec, request, walltime, options)
+        complaints += self._complaints(spec, request, walltime, options)
         inner = [queue._complaints(spec, request, walltime, options) for queue in self.leads_to]
         # Which of them takes it is for PBS to say.
-        return found if found or not inner or not all(inner) else list(dict.fromkeys(each[0] for each in inner))
+        return (
+            complaints if complaints or not inner or not all(inner) else list(dict.fromkeys(each[0] for each in inner))
+        )
 
     def _complaints(self, spec: JobSpec, request: ChunkRequest, walltime: int | None, options: PbsOptions) -> list[str]:
-        found = []
+        complaints = []
         kind = "CPUs" if self._cpus else "GPUs"
         # If a site does not configure GPUs in PBS, none are listed, and nothing is known of them.
         size = 0 if self.problems and not self._cpus else self.node_size
         each = request.cpus if self._cpus else request.gpus
         if size and each > size:
-            found.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
+            complaints.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
         elif self.all_hosts and request.chunks > self._places(options.place):
-            found.append(
+            complaints.append(
                 f"The job needs {request.chunks} nodes, and pool {self.name} has {self._places(options.place)}."
             )
         total = sum(self.slots_of(host) for host in self.all_hosts)
         if size and spec.slots > total:
-            found.append(f"The job asks for {spec.slots} slots, and pool {self.name} has {total} in all.")
+            complaints.append(f"The job asks for {spec.slots} slots, and pool {self.name} has {total} in all.")
         if walltime is not None and self.max_walltime is not None and walltime > self.max_walltime:
-            found.append(
+            complaints.append(
                 f"The job asks for {walltime} s (-l walltime), and pool {self.name} allows {self.max_walltime} s."
             )
         asked = {"ncpus": request.cpus * request.chunks, options.gpu_resource: request.gpus * request.chunks}
         for name, wanted in {**asked, "nodect": request.chunks}.items():
             limit = self.limits.get(name)
             if limit is not None and wanted > limit:
-                found.append(f"The job asks for {wanted} of {name}, and queue {self.name} allows {limit} at most.")
-        return found
+                complaints.append(f"The job asks for {wanted} of {name}, and queue {self.name} allows {limit} at most.")
+        return complaints
 
     def _places(self, place: NodePlacement) -> int:
         """Return how many chunks can be placed at most."""
@@ -148,13 +150,13 @@ def queues(
         if record.get("queue_type").lower().startswith("e")
     }
     routes = {record.name: record for record in listed if record.get("queue_type").lower().startswith("r")}
-    found = {}
+    queues = {}
     for record in listed:
         if record.name in execution:
-            found[record.name] = execution[record.name]
+            queues[record.name] = execution[record.name]
         elif reached := [execution[name] for name in _reached(record, routes, of_server) if name in execution]:
-            found[record.name] = _routing_queue(record, reached, listed, nodes, of_server, options)
-    return found
+            queues[record.name] = _routing_queue(record, reached, listed, nodes, of_server, options)
+    return queues
 
 
 def routed(found: Mapping[str, Queue]) -> dict[str, str]:
@@ -296,9 +298,9 @@ def _serves(node: PrintedRecord, queue: PrintedRecord, nodes: Sequence[PrintedRe
 
 
 def _hosts(nodes: Sequence[PrintedRecord], gpu_resource: str) -> tuple[Host, ...]:
-    found: dict[str, Host] = {}
+    hosts: dict[str, Host] = {}
     for node in nodes:
-        host = found.setdefault(_host_name(node), Host(_host_name(node)))
+        host = hosts.setdefault(_host_name(node), Host(_host_name(node)))
         host.vnodes += 1
         host.exclusive = host.exclusive and node.get("sharing").startswith(("default_excl", "force_excl"))
         host.offline = host.offline or "offline" in _words(node.get("state"))
@@ -307,7 +309,7 @@ def _hosts(nodes: Sequence[PrintedRecord], gpu_resource: str) -> tuple[Host, ...
         exclusive = bool(_words(node.get("state")) & {"job-exclusive", "resv-exclusive"})
         host.cpus_used += _available(node, "ncpus") if exclusive else _assigned(node, "ncpus")
         host.gpus_used += _available(node, gpu_resource) if exclusive else _assigned(node, gpu_resource)
-    return tuple(found.values())
+    return tuple(hosts.values())
 
 
 def _host_name(node: PrintedRecord) -> str:

@@ -40,10 +40,10 @@ class SlurmClient(BatchClient):
         """Submit a job as `user`; return its id and cluster name. Raises Rejected, Transient, Ambiguous,
         Unreachable."""
         outcome = self._submit(commands.submit(self._programs, job), job.token, user, stdin=script)
-        found = parse.submitted_id(outcome.stdout)
-        if found is None:
+        accepted = parse.submitted_id(outcome.stdout)
+        if accepted is None:
             raise messages.submit_failure(outcome, job.token)
-        return found
+        return accepted
 
     def queue(self, *, oldest_first: bool = False) -> list[parse.QueueLine]:
         """List all jobs that Slurm knows: of all users, if jobs run as their users or other users' jobs are shown; else
@@ -100,11 +100,11 @@ class SlurmClient(BatchClient):
         """List every node in every partition. Raises Unreachable, Transient as `queue`."""
         mark = new_mark()
         printed = self._ask(commands.nodes(self._programs, mark, backwards=backwards)).stdout
-        found, odd = parse.nodes(printed, mark)
+        nodes, odd = parse.nodes(printed, mark)
         self._note("sinfo", odd)
         if why := parse.cut_nodes(printed, mark):
             raise Transient(f"sinfo did not print the whole list of nodes: {why} ({printed.strip()[-100:]!r}).")
-        return found
+        return nodes
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
         """Cancel jobs, each as its user."""

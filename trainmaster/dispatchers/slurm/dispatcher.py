@@ -104,9 +104,9 @@ class SlurmDispatcher(BatchDispatcher):
         return min(self._options.poll_interval, max(1.0, min_age / 3)) if min_age else self._options.poll_interval
 
     def _problems(self, version: str, accounting: bool, min_age: int | None) -> list[Problem]:
-        found = self._account_problems()
+        problems = self._account_problems()
         if not accounting and min_age is not None and 0 < min_age < 10:
-            found.append(
+            problems.append(
                 Problem(
                     f"Slurm forgets ended jobs after {min_age} s (MinJobAge) and keeps no accounting.",
                     "Raise MinJobAge to 60 or more; until then only the job itself can report how it ended.",
@@ -116,13 +116,13 @@ class SlurmDispatcher(BatchDispatcher):
             self._options.dialect(name) is resources.GpuDialect.TRES
             for name in ("", *self._options.partition_overrides)
         ):
-            found.append(
+            problems.append(
                 Problem(
                     f"Slurm {version} refuses some GPU requests that can be satisfied (SchedMD bug 15857).",
                     "Set slurm.slots_per_node in experiments, or tres_supported: false.",
                 )
             )
-        return found + self._container_problems()
+        return problems + self._container_problems()
 
     def _private(self, config: Mapping[str, str]) -> list[Problem]:
         if "jobs" not in config.get("PrivateData", "").split(","):
@@ -144,31 +144,31 @@ class SlurmDispatcher(BatchDispatcher):
     # -- a job before it exists ------------------------------------------------------------------------
 
     def check(self, spec: JobSpec) -> Sequence[str]:
-        found: list[str] = []
+        complaints: list[str] = []
         given: dict[str, str | None] = {}
         try:
             given = options.check(_asked(spec).sbatch_args)
         except BadOption as error:
-            found.append(sentence(error))
-        found += self._complaints(spec)
+            complaints.append(sentence(error))
+        complaints += self._complaints(spec)
         try:
             known = self._partitions.all()
         except DispatcherError:
             # The cluster does not answer, so its partitions are not known.
-            return found + self._too_short(spec, options.shortest_walltime(given, None), None, _TIME)
+            return complaints + self._too_short(spec, options.shortest_walltime(given, None), None, _TIME)
         partition = known.get(spec.pool)
         if partition is None:
-            found.append(f"Slurm has no partition {spec.pool!r}; there are {', '.join(known) or 'none'}.")
+            complaints.append(f"Slurm has no partition {spec.pool!r}; there are {', '.join(known) or 'none'}.")
         else:
             request = self._request(spec, partition)
-            found += partition.complaints(spec, _asked(spec).gpu_type, request, options.walltime(given))
+            complaints += partition.complaints(spec, _asked(spec).gpu_type, request, options.walltime(given))
             limit = options.shortest_walltime(given, partition.default_walltime)
-            found += self._too_short(spec, limit, partition.max_walltime, _TIME)
+            complaints += self._too_short(spec, limit, partition.max_walltime, _TIME)
             try:
                 resources.check_gpus(given, request, spec.slots, spec.slot_type)
             except BadOption as error:
-                found.append(sentence(error))
-        return found
+                complaints.append(sentence(error))
+        return complaints
 
     def _request(self, spec: JobSpec, partition: Partition | None) -> resources.NodeRequest:
         size = self._options.node_size(spec.pool) or (partition.node_size(_asked(spec).gpu_type) if partition else 0)
@@ -321,11 +321,11 @@ class SlurmDispatcher(BatchDispatcher):
         if facts.state is JobState.FAILED and output is None:
             # slurmd makes the file before it starts the script
             return replace(facts, raw=LAUNCH_FAILED).explanation()
-        told = replace(facts, output=output or "").explanation()
-        if told.state is not JobState.CANCELLED:
-            return told
+        explanation = replace(facts, output=output or "").explanation()
+        if explanation.state is not JobState.CANCELLED:
+            return explanation
         began = output is not None if facts.nodes else None
-        return replace(told, canceller=self._canceller(facts.raw), script_began=began)
+        return replace(explanation, canceller=self._canceller(facts.raw), script_began=began)
 
     def _better(self, shown: _Facts, recorded: _Facts | None) -> _Facts:
         """Return accounting's record where it has the end already; it gets ends a little later than the controller."""

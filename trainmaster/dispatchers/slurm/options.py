@@ -219,8 +219,8 @@ def _seconds(text: str) -> int | None:
     """Return seconds of a time as sbatch reads it; None for no limit, and where only sbatch can judge."""
     if re.fullmatch(r"\d+", text):
         return int(text) * 60 or None  # 0 is no limit
-    if found := re.fullmatch(r"(\d+)-(\d+)(?::(\d+))?(?::(\d+))?", text):
-        days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    if match := re.fullmatch(r"(\d+)-(\d+)(?::(\d+))?(?::(\d+))?", text):
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return duration(text)
 

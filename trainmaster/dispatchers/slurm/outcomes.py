@@ -46,10 +46,10 @@ class SlurmExit:
         """From "code:signal" or the raw status; None when it is neither."""
         if re.fullmatch(r"\d+", text):
             return cls.from_wait_status(int(text))
-        found = re.fullmatch(r"(\d+):(\d+)", text)
-        if not found:
+        match = re.fullmatch(r"(\d+):(\d+)", text)
+        if not match:
             return None
-        code, number = int(found[1]), int(found[2])
+        code, number = int(match[1]), int(match[2])
         return cls(code=0, signal=number) if number else cls(code=code & 0xFF)
 
 
@@ -357,8 +357,8 @@ def canceller(raw: str, own_accounts: Collection[int]) -> Canceller:
 
 
 def _uid(raw: str) -> int | None:
-    found = re.search(r"by (\d+)", raw)
-    return int(found[1]) if found else None
+    match = re.search(r"by (\d+)", raw)
+    return int(match[1]) if match else None
 
 
 def _who(raw: str) -> str:

@@ -95,9 +95,9 @@ def submitted_id(stdout: str) -> tuple[str, str] | None:
     """Return job id and cluster from `sbatch --parsable`; None when there is none. A site's submit plugin may print
     before it, so the last matching line counts."""
     for line in reversed(stdout.splitlines()):
-        found = re.fullmatch(r"(\d+)(?:;(\S+))?", line.strip())
-        if found:
-            return found[1], found[2] or ""
+        match = re.fullmatch(r"(\d+)(?:;(\S+))?", line.strip())
+        if match:
+            return match[1], match[2] or ""
     return None
 
 
@@ -186,10 +186,10 @@ def epoch(text: str) -> float | None:
 
 def duration(text: str) -> int | None:
     """Slurm's "[days-][[hours:]minutes:]seconds" in seconds; None for no limit and for anything else."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", text.strip())
-    if not found:
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", text.strip())
+    if not match:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -203,10 +203,10 @@ def expand_hosts(text: str) -> tuple[str, ...]:
 
 
 def _expand_one(part: str) -> list[str]:
-    found = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", part)
-    if not found:
+    match = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", part)
+    if not match:
         return [part]
-    head, ranges, tail = found.groups()
+    head, ranges, tail = match.groups()
     hosts: list[str] = []
     for span in ranges.split(","):
         ends = re.fullmatch(r"(\d+)(?:-(\d+))?", span)
@@ -272,7 +272,7 @@ def job_gpus(allocated: str, per_job: str, per_node: str, *, nodes: int) -> int:
 
 def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:
     """Nodes of `sinfo -N -O` with `mark` after every field (commands.NODE_FIELDS), and lines that are none."""
-    found: list[NodeLine] = []
+    nodes: list[NodeLine] = []
     odd: list[str] = []
     for line in stdout.splitlines():
         fields = line.split(mark)
@@ -284,7 +284,7 @@ def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:
             continue
         partition, node, state, cpus, gres, gres_used, limit, default, available, memory, oversubscribe, _ = fields
         used, _idle, _other, total = (int(number) for number in cpus.split("/"))
-        found.append(
+        nodes.append(
             NodeLine(
                 partition=partition.rstrip("*"),
                 is_default=partition.endswith("*"),
@@ -302,7 +302,7 @@ def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:
                 exclusive=oversubscribe == "EXCLUSIVE",
             )
         )
-    return found, odd
+    return nodes, odd
 
 
 def key_values(text: str) -> dict[str, str]:

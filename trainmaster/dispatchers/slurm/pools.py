@@ -94,7 +94,7 @@ class Partition:
 
     def complaints(self, spec: JobSpec, gpu_type: str | None, request: NodeRequest, walltime: int | None) -> list[str]:
         """Return why a job can never run in this partition."""
-        found = []
+        complaints = []
         size = self.node_size(gpu_type)
         kind = "CPUs" if self.slot_type is SlotType.CPU else "GPUs"
         if gpu_type and not self._fitting(gpu_type):
@@ -108,18 +108,18 @@ class Partition:
         if self.slot_type is not SlotType.CPU and any(node.gpus.unread for node in self.nodes):
             size = 0
         if size and each > size:
-            found.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
+            complaints.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
         elif not request.spread and request.nodes > len(self._fitting(gpu_type)):
             there = len(self._fitting(gpu_type))
-            found.append(f"The job needs {request.nodes} nodes, and pool {self.name} has {there}.")
+            complaints.append(f"The job needs {request.nodes} nodes, and pool {self.name} has {there}.")
         total = sum(self.slots_of(node, gpu_type) for node in self._fitting(gpu_type))
         if size and spec.slots > total:
-            found.append(f"The job asks for {spec.slots} slots, and pool {self.name} has {total} in all.")
+            complaints.append(f"The job asks for {spec.slots} slots, and pool {self.name} has {total} in all.")
         if walltime is not None and self.max_walltime is not None and walltime > self.max_walltime:
-            found.append(
+            complaints.append(
                 f"The job asks for {walltime} s (--time), and pool {self.name} allows {self.max_walltime} s at most."
             )
-        return found
+        return complaints
 
 
 def partitions(nodes: Sequence[NodeLine], options: SlurmOptions) -> dict[str, Partition]:

@@ -130,8 +130,8 @@ class PyslurmReader:
 def release(version: str) -> str:
     """Return the part of a version that says which libslurm fits: "22.05" of "slurm-wlm 22.05.8", and of "22.5.1", as
     Python's packages spell it. Empty when there is none."""
-    found = re.search(r"(\d+)\.(\d+)", version)
-    return f"{found[1]}.{int(found[2]):02d}" if found else ""
+    match = re.search(r"(\d+)\.(\d+)", version)
+    return f"{match[1]}.{int(match[2]):02d}" if match else ""
 
 
 def line(job: Mapping[str, Any]) -> QueueLine:

@@ -23,7 +23,7 @@ from trainmaster.dispatchers.cluster.access.inspection import Inspection
 from trainmaster.dispatchers.cluster.access.remote import RemoteFiles, RemoteFolder, RemoteShell, announce, folder_facts
 from trainmaster.dispatchers.cluster.access.transport import LocalTransport, ProgramTransport
 from trainmaster.dispatchers.cluster.command_runner import DEFAULT_PATH, Runner, Shell
-from trainmaster.dispatchers.cluster.folder import JobFolder, check_token, shelf_of
+from trainmaster.dispatchers.cluster.folder import JobFolder, cache_dir_of, check_token
 
 SUDO = "/usr/bin/sudo"
 PYTHON = "/usr/bin/python3"
@@ -113,8 +113,8 @@ class Access:
         """Return the job folder of `token`. Raises Rejected for an invalid token."""
         if self.is_own(user):
             return JobFolder(self._root, token)
-        shelf = shelf_of(self._whom(user) or self.account)
-        return RemoteFolder(self._helper(self._whom(user)), self._root, check_token(token), shelf)
+        cache_dir = cache_dir_of(self._whom(user) or self.account)
+        return RemoteFolder(self._helper(self._whom(user)), self._root, check_token(token), cache_dir)
 
     def files(self, user: str | None = None) -> HeldFiles | None:
         """Return access to files of jobs that run as `user`; None when this process can access them itself."""

@@ -97,7 +97,7 @@ class HelperClient:
         seen = b""
         try:
             wire.send(self._preface, until)
-            while not (found := GREETING.search(seen)):
+            while not (match := GREETING.search(seen)):
                 more = wire.receive(until)
                 if not more or len(seen) > MAX_NOISE:
                     raise _Ended(ProgramNotStarted)
@@ -106,7 +106,7 @@ class HelperClient:
             raise
         except OSError:
             raise _Ended(ProgramNotStarted) from None
-        version = int(found[1])
+        version = int(match[1])
         if version != helper.VERSION:
             raise ProgramNotStarted(
                 f"The helper{self._line.place} is of version {version}, and this master speaks version "

@@ -37,19 +37,19 @@ class Inspection:
         self._shell, self._there, self._program = shell, there, installed
 
     def problems(self) -> list[Problem]:
-        found = self._identity()
+        problems = self._identity()
         if self._options.impersonation is Impersonation.NONE:
-            return found
+            return problems
         program = PurePosixPath(self._options.helper)
         paths = [str(self._root), job_files.POLICY, *map(str, (program, *program.parents))]
         try:
             facts: Facts = self._there.ask("check", DEADLINE, paths=paths)["paths"]
         except (ProgramNotStarted, ConnectionLost, RefusedByHelper, FailedInHelper) as error:
-            return [*found, Problem(f"Cannot inspect the cluster: {error}", "Fix this first.", fatal=True)]
-        found += self._job_root(facts[str(self._root)])
+            return [*problems, Problem(f"Cannot inspect the cluster: {error}", "Fix this first.", fatal=True)]
+        problems += self._job_root(facts[str(self._root)])
         if self._options.impersonation is Impersonation.SUDO:
-            found += self._installed(facts) or [*self._version(), *self._sudo()]
-        return found
+            problems += self._installed(facts) or [*self._version(), *self._sudo()]
+        return problems
 
     def _identity(self) -> list[Problem]:
         key = self._options.ssh.identity_file if self._options.ssh else None
@@ -81,15 +81,15 @@ class Inspection:
             return [Problem(f"The helper {program} is not installed.", SHOW, fatal=True)]
         if facts[job_files.POLICY] is None:
             return [Problem(f"The helper's configuration {job_files.POLICY} does not exist.", SHOW, fatal=True)]
-        found = []
+        problems = []
         for path, known in facts.items():
             if path == str(self._root) or known is None:
                 continue
             mode, owner = known[:2]
             if owner != 0 or (mode & 0o022 and not mode & stat.S_ISVTX):
                 text = f"{path} can be changed by other accounts than root, who could then act as any user."
-                found.append(Problem(text, f"chown root:root {path} && chmod go-w {path}", fatal=True))
-        return found
+                problems.append(Problem(text, f"chown root:root {path} && chmod go-w {path}", fatal=True))
+        return problems
 
     def _version(self) -> list[Problem]:
         try:

@@ -71,17 +71,17 @@ class RemoteShell:
 class RemoteFolder:
     """The folder of one job of another account or on another machine."""
 
-    def __init__(self, there: HelperClient, root: Path, token: str, shelf: str) -> None:
-        """`shelf`: name of the folder of shared files of the job's account."""
+    def __init__(self, there: HelperClient, root: Path, token: str, cache_dir: str) -> None:
+        """`cache_dir`: name of the folder of shared files of the job's account."""
         self._there = there
         self._root = root
-        self._shelf = shelf
+        self._cache_dir = cache_dir
         self.token = token
         self.path = root / token
 
     def shared_folders(self, files: Mapping[str, JobFile]) -> list[Path]:
         """As JobFolder.shared_folders."""
-        return shared_folders(self._root, self._shelf, files)
+        return shared_folders(self._root, self._cache_dir, files)
 
     def stage_sharing(self, files: Mapping[str, JobFile]) -> None:
         """As JobFolder.stage_sharing; also raises Unreachable. Content of shared files travels only where it is
@@ -95,7 +95,7 @@ class RemoteFolder:
                 name: {"sha256": file.sha256, **({"content": helper.pack(known[name])} if name in known else {})}
                 for name, file in shared.items()
             }
-            reply = self._ask("stage", "cannot be written", files=packed, shared=wanted, shelf=self._shelf)
+            reply = self._ask("stage", "cannot be written", files=packed, shared=wanted, shelf=self._cache_dir)
             if "not_shared" in reply:
                 return None
             return [name for name in shared if name in reply["missing"]]

@@ -103,11 +103,11 @@ def read_policy(path: str = POLICY) -> HelperPolicy:
             facts = os.fstat(file.fileno())
             if facts.st_uid != 0 or facts.st_mode & 0o022:
                 raise RequestFailed("%s must belong to root and be writable by root alone" % path)
-            found = {"job_roots": [], **json.load(file)}
-            for name, value in found.items():
+            data = {"job_roots": [], **json.load(file)}
+            for name, value in data.items():
                 if not isinstance(value, KINDS[name]) or not all(isinstance(item, str) for item in _items(value)):
                     raise ValueError("%s has the wrong type: %r" % (name, value))
-            return HelperPolicy(**found)
+            return HelperPolicy(**data)
     except OSError as error:
         raise RequestFailed(
             "%s cannot be read (%s); `trainmaster helper show` prints one" % (path, error.strerror)
@@ -293,11 +293,11 @@ def _facts(path: str) -> Optional[List[int]]:
     """Return mode and owner of `path`, and whether this account may read there, and make files there; None when it
     cannot be seen."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
     may = [os.access(path, os.R_OK | os.X_OK), os.access(path, os.W_OK | os.X_OK)]
-    return [found.st_mode, found.st_uid, *map(int, may)]
+    return [status.st_mode, status.st_uid, *map(int, may)]
 
 
 def main() -> int:

@@ -24,12 +24,12 @@ from trainmaster.dispatchers.cluster.jobfolder.own_files import (
     replace_in,
 )
 from trainmaster.dispatchers.cluster.jobfolder.shared_files import (
-    NotOurs,
+    ForeignCache,
     SharedContent,
-    are_there,
+    cache_dirs_of,
+    exist,
     link,
     provide,
-    shelves_of,
     sweep,
 )
 
@@ -80,11 +80,11 @@ def stage(
     token: str,
     files: Mapping[str, Tuple[bytes, int]],
     allowed: Optional[Sequence[str]] = None,
-    shelf: str = "",
+    cache_dir: str = "",
     shared: Optional[Mapping[str, SharedContent]] = None,
 ) -> List[str]:
     """Create the job folder and write `files` (path below it -> content and mode) into it, and links to those of
-    `shared`, which stand in ROOT/`shelf`. Idempotent.
+    `shared`, which stand in ROOT/`cache_dir`. Idempotent.
 
     Returns names of `shared` whose content is needed: then the folder is not complete, and the call must be repeated
     with them. Raises NotShared, RequestRefused, RequestFailed, OSError.
@@ -95,7 +95,7 @@ def stage(
             raise RequestRefused("the staged file %r would be outside the job folder" % name)
     root_fd = _open_root(root, allowed)
     try:
-        missing = provide(root_fd, shelf, shared)
+        missing = provide(root_fd, cache_dir, shared)
         if missing:
             return missing
         if TOKEN.fullmatch(token):
@@ -103,16 +103,18 @@ def stage(
                 os.mkdir(token, 0o700, dir_fd=root_fd)
             except FileExistsError:
                 pass
-        _fill(_open_job(os.dup(root_fd), token), files, shelf, shared)
+        _fill(_open_job(os.dup(root_fd), token), files, cache_dir, shared)
         # They may have been removed as unused before the links were there.
-        return [] if are_there(root_fd, shelf, shared) else sorted(shared)
-    except NotOurs as error:
+        return [] if exist(root_fd, cache_dir, shared) else sorted(shared)
+    except ForeignCache as error:
         raise NotShared(str(error)) from None
     finally:
         os.close(root_fd)
 
 
-def _fill(job: int, files: Mapping[str, Tuple[bytes, int]], shelf: str, shared: Mapping[str, SharedContent]) -> None:
+def _fill(
+    job: int, files: Mapping[str, Tuple[bytes, int]], cache_dir: str, shared: Mapping[str, SharedContent]
+) -> None:
     """Write the files of an opened job folder; closes it."""
     try:
         os.fchmod(job, 0o700)
@@ -125,7 +127,7 @@ def _fill(job: int, files: Mapping[str, Tuple[bytes, int]], shelf: str, shared: 
                 replace_in(folder, leaf, content, mode & 0o777)
             finally:
                 os.close(folder)
-        link(job, shelf, shared)
+        link(job, cache_dir, shared)
     finally:
         os.close(job)
 
@@ -309,14 +311,14 @@ def forget(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> No
             os.unlink(token, dir_fd=root_fd)  # a link; in the sticky folder only its owner can remove it
             return
         try:
-            shelves = shelves_of(job)
+            cache_dirs = cache_dirs_of(job)
             _empty(job, job, 0)
         finally:
             os.close(job)
         os.rmdir(token, dir_fd=root_fd)
-        for shelf in shelves:
+        for cache_dir in cache_dirs:
             try:
-                sweep(root_fd, shelf)
+                sweep(root_fd, cache_dir)
             except OSError:
                 pass  # the job's folder is gone, which is what was asked; the next one that goes takes up the rest
     finally:

@@ -20,10 +20,10 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from trainmaster.dispatchers.cluster.jobfolder.own_files import SUBFOLDER, TOKEN, RequestRefused, own_file, replace_in
 
-SHELF = re.compile(r"\.shared-[A-Za-z0-9_.-]{1,64}")
+CACHE_DIR = re.compile(r"\.shared-[A-Za-z0-9_.-]{1,64}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-LINK = re.compile(r"\.\./(%s)/(%s)/(%s)" % (SHELF.pattern, SHA256.pattern, NAME.pattern))
+LINK = re.compile(r"\.\./(%s)/(%s)/(%s)" % (CACHE_DIR.pattern, SHA256.pattern, NAME.pattern))
 UNUSED = 3600.0  # seconds since a file was last staged, after which it may be removed; and between two looks
 
 
@@ -34,49 +34,49 @@ class SharedContent(NamedTuple):
     content: Optional[bytes] = None
 
 
-class NotOurs(Exception):
+class ForeignCache(Exception):
     """The folder of shared files belongs to another account, or others can write into it."""
 
 
-def link_to(shelf: str, sha256: str, name: str) -> str:
+def link_to(cache_dir: str, sha256: str, name: str) -> str:
     """Return what the link in a job folder says."""
-    return "../%s/%s/%s" % (shelf, sha256, name)
+    return "../%s/%s/%s" % (cache_dir, sha256, name)
 
 
-def provide(root: int, shelf: str, files: Mapping[str, SharedContent]) -> List[str]:
-    """Make the files stand in the folder `shelf` below the opened folder `root`. Returns the names of those that do not
-    because their content was not given. Raises NotOurs, RequestRefused, OSError."""
+def provide(root: int, cache_dir: str, files: Mapping[str, SharedContent]) -> List[str]:
+    """Store the files in the folder `cache_dir` below the opened folder `root`. Return the names of those that are
+    missing because their content was not given. Raises ForeignCache, RequestRefused, OSError."""
     for name, file in files.items():
-        if not (SHELF.fullmatch(shelf) and SHA256.fullmatch(file.sha256) and NAME.fullmatch(name)):
-            raise RequestRefused("%r is not the name of a shared file" % link_to(shelf, file.sha256, name))
+        if not (CACHE_DIR.fullmatch(cache_dir) and SHA256.fullmatch(file.sha256) and NAME.fullmatch(name)):
+            raise RequestRefused("%r is not the name of a shared file" % link_to(cache_dir, file.sha256, name))
     if not files:
         return []
-    folder = _open_shelf(root, shelf)
+    folder = _open_cache_dir(root, cache_dir)
     try:
-        return [name for name, file in files.items() if not _stands(folder, name, file)]
+        return [name for name, file in files.items() if not _is_cached(folder, name, file)]
     finally:
         os.close(folder)
 
 
-def are_there(root: int, shelf: str, files: Mapping[str, SharedContent]) -> bool:
-    """Whether all files stand. Their content is not read."""
+def exist(root: int, cache_dir: str, files: Mapping[str, SharedContent]) -> bool:
+    """Whether all files are there. Their content is not read."""
     try:
         for name, file in files.items():
-            os.stat(link_to(shelf, file.sha256, name)[3:], dir_fd=root, follow_symlinks=False)
+            os.stat(link_to(cache_dir, file.sha256, name)[3:], dir_fd=root, follow_symlinks=False)
     except FileNotFoundError:
         return False
     return True
 
 
-def link(job: int, shelf: str, files: Mapping[str, SharedContent]) -> None:
+def link(job: int, cache_dir: str, files: Mapping[str, SharedContent]) -> None:
     """Make a link to each file in the opened job folder, in the place of what is there. Raises OSError."""
     for name, file in files.items():
         draft = ".%s.%s" % (name, secrets.token_hex(4))
-        os.symlink(link_to(shelf, file.sha256, name), draft, dir_fd=job)
+        os.symlink(link_to(cache_dir, file.sha256, name), draft, dir_fd=job)
         os.rename(draft, name, src_dir_fd=job, dst_dir_fd=job)
 
 
-def shelves_of(job: int) -> Set[str]:
+def cache_dirs_of(job: int) -> Set[str]:
     """Return the folders of shared files that the links of an opened job folder lead to."""
     found = set()
     for name in os.listdir(job):
@@ -86,12 +86,12 @@ def shelves_of(job: int) -> Set[str]:
     return found
 
 
-def sweep(root: int, shelf: str) -> None:
+def sweep(root: int, cache_dir: str) -> None:
     """Remove what no job folder has a link to and nobody has staged for UNUSED seconds. Looks once in UNUSED seconds.
     Raises OSError."""
     try:
-        folder = _open_shelf(root, shelf, make=False)
-    except (FileNotFoundError, NotADirectoryError, NotOurs):
+        folder = _open_cache_dir(root, cache_dir, make=False)
+    except (FileNotFoundError, NotADirectoryError, ForeignCache):
         return
     try:
         if time.time() - os.fstat(folder).st_mtime < UNUSED:
@@ -100,7 +100,7 @@ def sweep(root: int, shelf: str) -> None:
         old = {name: names for name, names in _contents(folder).items() if _unused(folder, name)}
         linked = _linked(root, {name for names in old.values() for name in names}) if old else set()
         for sha256, names in old.items():
-            if not any(link_to(shelf, sha256, name) in linked for name in names):
+            if not any(link_to(cache_dir, sha256, name) in linked for name in names):
                 _remove(folder, sha256)
     finally:
         os.close(folder)
@@ -109,25 +109,25 @@ def sweep(root: int, shelf: str) -> None:
 # -- inside ------------------------------------------------------------------------------------------------------------
 
 
-def _open_shelf(root: int, shelf: str, make: bool = True) -> int:
+def _open_cache_dir(root: int, cache_dir: str, make: bool = True) -> int:
     if make:
         try:
-            os.mkdir(shelf, 0o700, dir_fd=root)
+            os.mkdir(cache_dir, 0o700, dir_fd=root)
         except FileExistsError:
             pass
     try:
-        folder = os.open(shelf, SUBFOLDER, dir_fd=root)
+        folder = os.open(cache_dir, SUBFOLDER, dir_fd=root)
     except (NotADirectoryError, PermissionError):
-        raise NotOurs("%s is not a folder of this account" % shelf) from None
-    found = os.fstat(folder)
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ForeignCache("%s is not a folder of this account" % cache_dir) from None
+    status = os.fstat(folder)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         os.close(folder)
-        raise NotOurs("%s belongs to another account, or is open to others" % shelf)
+        raise ForeignCache("%s belongs to another account, or is open to others" % cache_dir)
     return folder
 
 
-def _stands(folder: int, name: str, file: SharedContent) -> bool:
-    """Whether the file stands, now that it is written if it did not and its content is known."""
+def _is_cached(folder: int, name: str, file: SharedContent) -> bool:
+    """Whether the file is there, after it was written where it was missing and its content is known."""
     if file.content is None:
         try:
             place = os.open(file.sha256, SUBFOLDER, dir_fd=folder)
@@ -179,7 +179,7 @@ def _unused(folder: int, name: str) -> bool:
 
 
 def _contents(folder: int) -> Dict[str, List[str]]:
-    """Return the names in each folder of a shelf."""
+    """Return the names in each folder of the opened folder."""
     found = {}
     for entry in os.listdir(folder):
         try:
@@ -207,7 +207,7 @@ def _target(name: str, folder: int) -> str:
 
 
 def _remove(folder: int, name: str) -> None:
-    """Take a folder of a shelf out of the way, and remove it unless it was used a moment ago."""
+    """Take a folder of shared files out of the way, and remove it unless it was used a moment ago."""
     aside = ".old-%s" % secrets.token_hex(8)
     os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
     if SHA256.fullmatch(name) and not _unused(folder, aside):

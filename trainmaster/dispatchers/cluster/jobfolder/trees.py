@@ -63,10 +63,10 @@ class _Opened(NamedTuple):
 def identity(path: str) -> Optional[Identity]:
     """Return device and inode of a folder; None when it does not exist."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return (found.st_dev, found.st_ino)
+    return (status.st_dev, status.st_ino)
 
 
 def open_folder(path: str, rules: Rules) -> int:
@@ -128,8 +128,8 @@ def open_file(entry: TreeEntry, rules: Rules) -> int:
     account's. Raises Untouched, OSError."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(entry.name, flags, dir_fd=entry.folder)
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != rules.owner:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != rules.owner:
         os.close(descriptor)
         raise Untouched("%s is not a file of the checkpoint's owner" % entry.path)
     return descriptor
@@ -258,8 +258,12 @@ def _enter(name: str, folder: int, rules: Rules, depth: int) -> int:
     if depth >= MAX_DEPTH:
         raise Untouched("holds more than %d nested folders: remove them yourself" % MAX_DEPTH)
     inner = os.open(name, _READ, dir_fd=folder)
-    found, around = os.fstat(inner), os.fstat(folder)
-    if found.st_uid == rules.owner and found.st_dev == around.st_dev and (found.st_dev, found.st_ino) != rules.fence:
+    status, around = os.fstat(inner), os.fstat(folder)
+    if (
+        status.st_uid == rules.owner
+        and status.st_dev == around.st_dev
+        and (status.st_dev, status.st_ino) != rules.fence
+    ):
         return inner
     os.close(inner)
     raise Untouched("holds the folder %s, which belongs to another account or is a mount point" % name)
@@ -285,12 +289,12 @@ def _open(path: str, rules: Rules) -> _Opened:
 
 def _check(folder: int, rules: Rules) -> None:
     """Raise Untouched unless an opened folder is the expected one."""
-    found = os.fstat(folder)
+    status = os.fstat(folder)
     if _identity(folder) in (rules.fence, rules.gate):
         raise Untouched(_OWN_DATA)
-    if found.st_uid != rules.owner:
-        raise Untouched("belongs to uid %d, and its files should be those of uid %d" % (found.st_uid, rules.owner))
-    if rules.since is not None and found.st_ctime < rules.since - SLACK:
+    if status.st_uid != rules.owner:
+        raise Untouched("belongs to uid %d, and its files should be those of uid %d" % (status.st_uid, rules.owner))
+    if rules.since is not None and status.st_ctime < rules.since - SLACK:
         raise Untouched("is older than the trial that should have written it")
     # A checkpoint may hold a folder of that name; a storage folder with event files has no checkpoint metadata.
     if _status("metadata.json", folder) is None and _holds_events(folder):
@@ -357,14 +361,14 @@ def _pass(name: str, folder: int) -> Optional[int]:
 
 
 def _identity(folder: int) -> Identity:
-    found = os.fstat(folder)
-    return (found.st_dev, found.st_ino)
+    status = os.fstat(folder)
+    return (status.st_dev, status.st_ino)
 
 
 def _link_of_roots(name: str, folder: int) -> Optional[str]:
     """Return the target of a link that only root can have made and can replace; None for others."""
-    around, found = os.fstat(folder), os.stat(name, dir_fd=folder, follow_symlinks=False)
-    if not stat.S_ISLNK(found.st_mode) or found.st_uid or around.st_uid or around.st_mode & 0o022:
+    around, status = os.fstat(folder), os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat.S_ISLNK(status.st_mode) or status.st_uid or around.st_uid or around.st_mode & 0o022:
         return None
     return os.readlink(name, dir_fd=folder)
 

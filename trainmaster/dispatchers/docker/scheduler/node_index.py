@@ -200,13 +200,13 @@ class NodeIndex:
 
     def fit(self, nodes: int, slots: int, avoid: frozenset[str]) -> Placement | None:
         """Find agents with enough free slots now; None if there are not enough."""
-        found: dict[str, int] = {}
+        placement: dict[str, int] = {}
         for name in self._rooms.at_least(slots, largest_first=self._spread):
             if name in avoid:
                 continue
-            found[name] = slots
-            if len(found) == nodes:
-                return found
+            placement[name] = slots
+            if len(placement) == nodes:
+                return placement
         return None
 
     def fit_soon(self, nodes: int, slots: int, avoid: frozenset[str]) -> Placement | None:

@@ -339,7 +339,7 @@ class Scheduler:
         return [spot for spot in spots if spot.node.id not in job.avoid]
 
     def _victims(self, job: Gang, spot: NodeState) -> list[Victim]:
-        found = []
+        victims = []
         for job_id in spot.jobs:
             other = self._jobs[job_id]
             if not other.preemptible or other.slots == 0 or job_id in self._leaving:
@@ -355,8 +355,8 @@ class Scheduler:
                     continue
                 rank = (self._groups[other.group].share, float(self._since[job_id]))
             placement = self._running[job_id]
-            found.append(Victim(job_id, other.group, sum(placement.values()), placement, rank))
-        return found
+            victims.append(Victim(job_id, other.group, sum(placement.values()), placement, rank))
+        return victims
 
     def _fair_to(self, job: Gang) -> _Fairness:
         return _Fairness(self._policy.sharing is Sharing.FAIR_SHARE, job, self._groups)
@@ -459,6 +459,6 @@ class _Fairness:
         lost: dict[str, int] = defaultdict(int)
         for victim in victims:
             lost[victim.group] += victim.slots
-        mine = self.groups[self.job.group]
-        after = mine.share + self.job.slots / mine.weight
+        group = self.groups[self.job.group]
+        after = group.share + self.job.slots / group.weight
         return all(self.groups[name].share - slots / self.groups[name].weight >= after for name, slots in lost.items())
