@@ -237,7 +237,8 @@ def test_the_race_is_told_in_sentences(call: Call) -> None:
     events = call("rungs", "eventsOf", RACE)
     told = {"clock": "12:03:11", "units": 9, "unit": "epochs"}
     assert [call("rungs", "sentence", events[at], told) for at in (0, 2, 3, 4)] == [
-        "At 12:03:11 trial 7 reached rung 1 (9 epochs) and continues: rank 1 of 1, value 0.5000, cutoff 0.5000; 1 continues.",
+        "At 12:03:11 trial 7 reached rung 1 (9 epochs) and continues: rank 1 of 1, value 0.5000, cutoff 0.5000; "
+        "1 continues.",
         "At 12:03:11 trial 9 was stopped at rung 1 (9 epochs): rank 2 of 2, value 0.7000, cutoff 0.5000; 1 continues.",
         "At 12:03:11 trial 7 reached the top, rung 2 (9 epochs): rank 1 of 1, value 0.4000; it is complete.",
         "At 12:03:11 trial 10 failed at rung 1 (9 epochs): it counts as the worst of 3.",
