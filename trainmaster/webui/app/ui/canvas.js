@@ -5,8 +5,8 @@ import { component, tags } from "./tags.js";
 
 const { canvas, div } = tags;
 
-/** Counts changes of the theme. */
-const themes = signal(0);
+/** Counts changes of the theme: canvases that read it are drawn again. */
+export const themes = signal(0);
 const changed = () => {
     themes.value += 1;
 };

@@ -6,8 +6,7 @@ import { useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { signal, useSignal } from "../../vendor/signals/signals.js";
 import { number, tick, visible } from "../lib/format.js";
 import { areIntegers, positive, smoothed } from "../lib/series.js";
-import { csvOf, jsonOf, svgOf } from "../lib/svg.js";
-import { colours } from "./canvas.js";
+import { colours, themes } from "./canvas.js";
 import { saveFile, savePng } from "./download.js";
 import { Menu, toastError } from "./overlay.js";
 import { Table, useRows } from "./table.js";
@@ -39,14 +38,6 @@ function loadLibrary() {
     })();
     return library;
 }
-
-/** Counts changes of the theme: canvases are drawn again. */
-const themes = signal(0);
-const changed = () => {
-    themes.value += 1;
-};
-addEventListener("themechange", changed);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
 
 /**
  * @typedef {object} Settings what its tools change, where that is kept elsewhere, as in the address
@@ -411,24 +402,31 @@ const ValueTable = component((/** @type {{ data: ChartData }} */ { data }) => {
 function saveItems(data, how) {
     const name = data.label.replace(/[^\w.-]+/g, "-").slice(0, 60) || "chart";
     const withSource = { ...data, source: `${data.source ?? data.label} ${window.location.href}` };
+    /** @param {(svg: typeof import("../lib/svg.js")) => unknown} save with a module that is seldom needed */
+    const lazily = save => () => {
+        import("../lib/svg.js").then(save).catch(toastError);
+    };
+    /** @param {number} millimetres */
+    const saveSvg = millimetres =>
+        lazily(svg => saveFile(`${name}.svg`, svg.svgOf(withSource, { millimetres, ...how }), "image/svg+xml"));
     return [
         {
             text: "PNG",
             hint: "twice the size",
-            action: () => savePng(svgOf(withSource, { millimetres: 170, ...how }), `${name}.png`).catch(toastError),
+            action: lazily(svg => savePng(svg.svgOf(withSource, { millimetres: 170, ...how }), `${name}.png`)),
+        },
+        { text: "SVG, one column", hint: "85 mm", action: saveSvg(85) },
+        { text: "SVG, two columns", hint: "170 mm", action: saveSvg(170) },
+        {
+            text: "CSV",
+            hint: "its values",
+            action: lazily(svg => saveFile(`${name}.csv`, svg.csvOf(data), "text/csv")),
         },
         {
-            text: "SVG, one column",
-            hint: "85 mm",
-            action: () => saveFile(`${name}.svg`, svgOf(withSource, { millimetres: 85, ...how }), "image/svg+xml"),
+            text: "JSON",
+            hint: "its values",
+            action: lazily(svg => saveFile(`${name}.json`, svg.jsonOf(data), "application/json")),
         },
-        {
-            text: "SVG, two columns",
-            hint: "170 mm",
-            action: () => saveFile(`${name}.svg`, svgOf(withSource, { millimetres: 170, ...how }), "image/svg+xml"),
-        },
-        { text: "CSV", hint: "its values", action: () => saveFile(`${name}.csv`, csvOf(data), "text/csv") },
-        { text: "JSON", hint: "its values", action: () => saveFile(`${name}.json`, jsonOf(data), "application/json") },
     ];
 }
 
