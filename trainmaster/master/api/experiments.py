@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from pydantic import Field
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import masked
-from trainmaster.config.source import check_size
+from trainmaster.config.source import Document, check_size
 from trainmaster.master.api.schemas.entities import Checkpoint, Experiment, Pagination, Trial
 from trainmaster.master.http import enums
 from trainmaster.master.http.dependencies import AnyCaller, UserCaller, UsesMaster
@@ -258,9 +257,9 @@ class PreviewRequest(Body):
 @router.post("/preview-hp-search")
 def preview(body: PreviewRequest, master: UsesMaster, caller: UserCaller) -> Json:
     try:
-        check_size(body.config, "experiment.yaml")
-        text = json.dumps(body.config)  # which is YAML too
-        config = parse_experiment(text, source="experiment.yaml", defaults=master.defaults.of_pool(""))
+        check_size(master.settings.limits, body.config, "experiment.yaml")
+        document = Document("experiment.yaml", body.config)
+        config = parse_experiment(document, defaults=master.defaults.of_pool(""))
     except ConfigError as error:
         raise refusal(error) from None
     resolved = config.to_json()["searcher"]

@@ -28,15 +28,18 @@ class HarnessReports:
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
+        self._settings = master.settings
 
     def note_accelerators(self, allocation_id: str, data: Mapping[str, Any]) -> None:
         """Store the devices of a container of an attempt; a new report replaces the container's earlier one. Raises
         NotFound, Invalid for more than an attempt may keep."""
-        size = bounds.check_entry(data, "The report of a container's devices")
+        size = bounds.check_entry(self._settings.limits, data, "The report of a container's devices")
         with self._store.transaction() as session:
             row = _locked(session.get(Allocation, allocation_id, with_for_update=True), allocation_id)
             others = [known for known in row.accelerators or [] if known.get("containerId") != data.get("containerId")]
-            bounds.check_entries("The devices of an attempt", len(others), len(json.dumps(others)), size)
+            bounds.check_entries(
+                self._settings.limits, "The devices of an attempt", len(others), len(json.dumps(others)), size
+            )
             row.accelerators = [*others, {**data, "allocationId": allocation_id, "taskId": row.task_id}]
 
     def accelerators(self, task_id: str) -> list[Json]:

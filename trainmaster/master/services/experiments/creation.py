@@ -14,6 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment, parse_unfinished, without_effect
+from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.config.source import Document, read
@@ -126,7 +127,7 @@ class ExperimentCreation:
         complaint."""
         # Project and pool decide which defaults apply, so they are read before those are merged.
         shared = self._template(caller, order.template)
-        document = _read(order)
+        document = _read(self._settings.limits, order)
         first = _parsed(parse_unfinished, document, [*shared, *self._defaults.of_pool("")])
         with self._store.transaction() as session:
             if order.parent_id is not None:
@@ -192,9 +193,9 @@ def _tell_in_first_log(session: Session, experiment_id: int, remarks: Sequence[s
             log_store.say(session, task_id, remark, "WARNING")
 
 
-def _read(order: Order) -> Document:
+def _read(limits: Limits, order: Order) -> Document:
     try:
-        return read(order.text, order.source)
+        return read(order.text, order.source, limits)
     except ConfigError as error:
         raise refusal(error) from None
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from trainmaster.config.limits import Limits
 from trainmaster.master.services import bounds, live_changes
 from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.batches import CannotBatch
@@ -54,7 +55,10 @@ class ReportCalls:
         stream or a trial that somebody holds. Everybody locks streams first, then trials, then attempts, each in the
         order of their ids."""
         outcomes: dict[str, ReportAnswer | Exception] = {}
-        measured = {call.allocation_id: reports for call in calls if (reports := _measurements(call.piece)) is not None}
+        limits = self._settings.limits
+        measured = {
+            call.allocation_id: reports for call in calls if (reports := _measurements(limits, call.piece)) is not None
+        }
         if measured:
             with records.storing("The records"), self._store.transaction() as session:
                 batch = {call.allocation_id: call for call in calls if call.allocation_id in measured}
@@ -71,7 +75,7 @@ class ReportCalls:
             return error
 
 
-def _measurements(piece: StreamBatch) -> list[MetricReport] | None:
+def _measurements(limits: Limits, piece: StreamBatch) -> list[MetricReport] | None:
     """Return what the records measure; None where they hold anything else, validations, or something that does not
     fit."""
     if piece.stream != "core" or not piece.records:
@@ -81,9 +85,9 @@ def _measurements(piece: StreamBatch) -> list[MetricReport] | None:
         if record.get("kind") != "metrics" or record.get("group") == "validation":
             return None
         try:
-            bounds.check_tree(record, "A record")
+            bounds.check_tree(limits, record, "A record")
             report = records.report_of(record)
-            metrics.check(report)
+            metrics.check(limits, report)
         except Invalid:  # it may have been taken in before; else it is refused where it is taken in by itself
             return None
         reports.append(report)
@@ -115,7 +119,7 @@ def _store(
     wait: bool,
 ) -> dict[str, ReportAnswer | Exception]:
     """Store measurements, as far as their streams are there and go on, and nothing has to be merged."""
-    connection = session.connection()
+    connection, limits = session.connection(), bounds.limits_of(session)
     outcomes: dict[str, ReportAnswer | Exception] = {}
     trials: set[int] = set()
     experiments: set[int] = set()
@@ -139,7 +143,7 @@ def _store(
         if fresh:
             trial = Counted(attempt.trial_id, json.loads(attempt.summary), attempt.total_batches)
             try:
-                additions.append(metrics.addition(trial, attempt.number, fresh, {}))
+                additions.append(metrics.addition(limits, trial, attempt.number, fresh, {}))
             except Invalid as error:
                 outcomes[attempt.id] = error
                 continue

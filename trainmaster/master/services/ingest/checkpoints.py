@@ -73,8 +73,9 @@ def _storage(intake: RecordContext, record: Json) -> StorageRef:
 def add_checkpoint(orchestrator: ExperimentOrchestrator, trial: Trial, checkpoint: Checkpoint) -> None:
     """Store a finished checkpoint of a trial; reporting it again changes nothing. Raises Invalid for too many files,
     and for too much metadata."""
-    bounds.check_files(checkpoint.resources)
-    bounds.check_metadata(checkpoint.ckpt_metadata)
+    limits = orchestrator.settings.limits
+    bounds.check_files(limits, checkpoint.resources)
+    bounds.check_metadata(limits, checkpoint.ckpt_metadata)
     session = orchestrator.session
     known = session.get(Checkpoint, checkpoint.uuid)
     if known is not None:

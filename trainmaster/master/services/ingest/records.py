@@ -115,7 +115,7 @@ def _take_core(
     intake = RecordContext(session, orchestrator, trial, allocation)
     reports: list[metric_reports.MetricReport] = []
     for record in fresh:
-        bounds.check_tree(record, "A record")
+        bounds.check_tree(orchestrator.settings.limits, record, "A record")
         kind = record.get("kind")
         if kind == "metrics":
             reports.append(report_of(record))
@@ -188,7 +188,7 @@ def _take_status(intake: RecordContext, record: Json) -> None:
 
 def _take_metadata(intake: RecordContext, record: Json) -> None:
     kept = {**(intake.trial.run_metadata or {}), **dict(record.get("metadata") or {})}
-    bounds.check_metadata(kept)
+    bounds.check_metadata(intake.orchestrator.settings.limits, kept)
     intake.trial.run_metadata = kept
 
 

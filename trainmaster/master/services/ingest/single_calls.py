@@ -50,8 +50,8 @@ class SingleCalls:
     def take_metrics(self, caller: Caller, trial_id: int, run_id: int, report: metric_reports.MetricReport) -> None:
         """Take in a metric report. Raises Conflict for a run that another one has followed, Invalid, NotFound,
         Forbidden."""
-        bounds.check_tree(report.metrics, "The report")
-        bounds.check_tree(report.batch_metrics, "The report's batch_metrics")
+        bounds.check_tree(self._settings.limits, report.metrics, "The report")
+        bounds.check_tree(self._settings.limits, report.batch_metrics, "The report's batch_metrics")
         clean = metric_reports.MetricReport(
             report.group,
             report.steps,
@@ -106,7 +106,7 @@ class SingleCalls:
     def patch_checkpoint(self, caller: Caller, key: str, left: Mapping[str, int]) -> None:
         """Take in that a checkpoint's writer has removed files of it: `left` are the remaining ones."""
         wanted = _uuid(key)
-        bounds.check_files(left)
+        bounds.check_files(self._settings.limits, left)
         with self._store.transaction() as session:
             trial_id = session.scalar(select(Checkpoint.trial_id).where(Checkpoint.uuid == wanted))
         if trial_id is None:

@@ -34,6 +34,7 @@ class SitePolicies:
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
+        self._limits = master.settings.limits
 
     def get(self, workload: str, workspace_id: int | None) -> Json:
         """Return the policies as they were put; empty when nothing is set. Raises NotFound for an unknown workspace."""
@@ -45,7 +46,7 @@ class SitePolicies:
         """Replace the policies. Raises Invalid with everything that is wrong, NotFound."""
         workload = _known(workload)
         try:
-            policy = policies.parse_policy(text, experiments=workload == EXPERIMENT)
+            policy = policies.parse_policy(text, experiments=workload == EXPERIMENT, limits=self._limits)
         except ConfigError as error:
             raise Invalid(str(error)) from None
         with self._store.transaction() as session:

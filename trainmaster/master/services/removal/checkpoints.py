@@ -43,7 +43,7 @@ class Checkpoints:
 
     def set_metadata(self, caller: Caller, key: str, metadata: Mapping[str, Any]) -> None:
         """Replace the metadata. Raises NotFound, Forbidden, Invalid."""
-        bounds.check_metadata(metadata)
+        bounds.check_metadata(self._settings.limits, metadata)
         with self._store.transaction() as session:
             (row,) = _mine(session, caller, [key])
             row.ckpt_metadata = dict(metadata)

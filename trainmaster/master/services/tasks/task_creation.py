@@ -11,10 +11,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masked, masks
-from trainmaster.config.source import read
-from trainmaster.config.task import SOURCE, TaskConfig, parse_task, seconds_of
+from trainmaster.config.source import Document
+from trainmaster.config.task import TaskConfig, parse_task, seconds_of, task_document
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Job, Task, Workspace
 from trainmaster.master.lifecycle.standalone import Created, TaskState
@@ -169,17 +170,18 @@ class TaskCreation:
 
     def plan(self, caller: Caller, order: TaskOrder) -> Plan:
         """Plans a task. Raises Invalid with everything that is wrong, NotFound, Forbidden, Conflict."""
-        given: str | Mapping[str, Any] = order.config
+        document = _document(self._settings.limits, order.config)
         shared: list[Mapping[str, Any]] = []
         with self._store.transaction() as session:
             if order.forked_from:
-                given = {**_copied(session, caller, order.forked_from), **_mapping(given)}
+                merged = {**_copied(session, caller, order.forked_from), **document.data}
+                document = _document(self._settings.limits, merged)
             if order.template:
                 row = templates.find(session, order.template)
                 caller.require(Permission.VIEW_TEMPLATES, row.workspace_id, locations.ABSENT.format(order.template))
                 shared = [templates.for_tasks(row)]
         # Workspace and pool decide which defaults apply, so they are read before those are merged.
-        first = _parsed(given, [*shared, *self._defaults.of_pool("")])
+        first = _parsed(document, [*shared, *self._defaults.of_pool("")])
         if order.kind == GENERIC and not first.entrypoint:
             raise Invalid("entrypoint: is required: the command that is to run, such as python3 job.py")
         with self._store.transaction() as session:
@@ -191,7 +193,7 @@ class TaskCreation:
             served = self._clusters.resolve(resources.resource_pool or usual, slots)
             pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
         fragments = [*shared, *self._defaults.of_pool(served.pool.name)]
-        config = StoredTask.of(site_policies.govern(_parsed(given, fragments), governing))
+        config = StoredTask.of(site_policies.govern(_parsed(document, fragments), governing))
         if left := masks(config.to_json()):
             raise Invalid(f"{left[0]} holds {MASK}, which tasks are shown with instead of the real value: write that.")
         self._defaults.check(config)
@@ -206,9 +208,9 @@ class TaskCreation:
             idle_timeout=usual_timeout if config.idle_timeout is None else config.idle_timeout,
         )
         place = effects.JobPlace.of(served.cluster, schedules=self._clusters.schedules(served.cluster))
-        unused = [*effects.unused(place, _mapping(given), order.kind), *_folder_goes(order.kind, config)]
+        unused = [*effects.unused(place, document.data, order.kind), *_folder_goes(order.kind, config)]
         remarks = effects.remarks(place, config)
-        return Plan(_mapping(given), config, served, workspace.id, project_id, unused, remarks)
+        return Plan(dict(document.data), config, served, workspace.id, project_id, unused, remarks)
 
 
 def _folder_goes(kind: str, config: StoredTask) -> list[str]:
@@ -224,17 +226,16 @@ def _folder_goes(kind: str, config: StoredTask) -> list[str]:
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _parsed(given: str | Mapping[str, Any], defaults: Sequence[Mapping[str, Any]]) -> TaskConfig:
+def _parsed(document: Document, defaults: Sequence[Mapping[str, Any]]) -> TaskConfig:
     try:
-        return parse_task(given, defaults=defaults)
+        return parse_task(document, defaults=defaults)
     except ConfigError as error:
         raise refusal(error) from None
 
 
-def _mapping(given: str | Mapping[str, Any]) -> Json:
-    """Return the keys as they were written."""
+def _document(limits: Limits, given: str | Mapping[str, Any]) -> Document:
     try:
-        return dict(read(given, SOURCE).data) if isinstance(given, str) else dict(given)
+        return task_document(given, limits)
     except ConfigError as error:
         raise refusal(error) from None
 

@@ -104,6 +104,7 @@ class ExperimentTable:
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
+        self._limits = master.settings.limits
 
     def read(self, caller: Caller, line: str, sort: str, columns: Sequence[str], offset: int, limit: int) -> TableView:
         """Return the rows from `offset` on, at most `limit`. `sort`: columns with commas, a minus before a falling one.
@@ -113,7 +114,7 @@ class ExperimentTable:
             raise Invalid(f"columns: there are {len(wanted)}, more than the {MOST_COLUMNS} that are allowed.")
         shown = [_shown(name) for name in wanted]
         order = [*_order(sort), Experiment.id.desc()]
-        given = filter_line.terms(line)
+        given = filter_line.terms(self._limits, line)
         plain = [term for term in given if term.key != "state"]
         with self._store.transaction() as session:
             base = [_condition(caller, term) for term in plain]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainmaster.config.limits import in_force
+from trainmaster.config.limits import Limits
 from trainmaster.master.services.errors import Invalid
 
 LONGEST = 4000  # characters
@@ -34,7 +34,7 @@ class Term:
     negated: bool = False
 
 
-def terms(line: str) -> list[Term]:
+def terms(limits: Limits, line: str) -> list[Term]:
     """Return the terms of a line. Raises Invalid with a sentence about the line."""
     if len(line) > LONGEST:
         raise Invalid(f"filter: it has {len(line)} characters, more than the {LONGEST} that are allowed.")
@@ -55,7 +55,7 @@ def terms(line: str) -> list[Term]:
             Term((key or "").strip('"'), sign or ":", values if sign else [rest.replace('"', "")], bool(minus))
         )
         at = match.end()
-    if excess := in_force().over("conditions", sum(len(one.values) for one in found), "filter: it has {} values"):
+    if excess := limits.over("conditions", sum(len(one.values) for one in found), "filter: it has {} values"):
         raise Invalid(excess)
     return found
 
