@@ -21,7 +21,7 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments import experiments, trials
-from trainmaster.master.services.experiments.creation import Order, refusal
+from trainmaster.master.services.experiments.creation import ExperimentRequest, refusal
 from trainmaster.master.services.files.context_archive import ContextFile
 from trainmaster.master.values.stored import Json
 
@@ -78,8 +78,8 @@ class CheckpointsAnswer(Shape):
     pagination: Pagination
 
 
-def order_of(body: CreateRequest) -> Order:
-    return Order(
+def request_of(body: CreateRequest) -> ExperimentRequest:
+    return ExperimentRequest(
         body.config,
         [ContextFile(f.path, f.type, f.content, f.mtime, f.mode) for f in body.model_definition],
         activate=body.activate,
@@ -93,12 +93,12 @@ def order_of(body: CreateRequest) -> Order:
 
 @router.post("/experiments")
 def create(body: CreateRequest, master: UsesMaster, caller: UserCaller) -> CreateAnswer:
-    order = order_of(body)
+    request = request_of(body)
     if body.unmanaged:
-        number, _ = master.unmanaged.create_experiment(caller, order)
+        number, _ = master.unmanaged.create_experiment(caller, request)
         view = master.experiments.get(number)
         return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config.to_json()))
-    made = master.experiment_creation.create(caller, order)
+    made = master.experiment_creation.create(caller, request)
     row = made.row
     if body.validate_only:
         view = experiments.ExperimentView(row, caller.username, None, "", 1, "", (), "QUEUED")

@@ -46,14 +46,14 @@ log = logging.getLogger(__name__)
 
 REPLAY_TURN = 1.0  # seconds that a pass spends on what one job left
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
-PROMPT = 0.02  # seconds that a pass waits for a status query, so that a quick answer is used at once
-COMPANY = 0.1  # debounce, in seconds: schedulers start and end jobs in bursts
-SPACING = 0.4  # seconds between the beginnings of two passes under continuous wake-ups
+INLINE_WAIT = 0.02  # seconds that a pass waits for a status query, so that a quick answer is used at once
+DEBOUNCE = 0.1  # debounce, in seconds: schedulers start and end jobs in bursts
+MIN_PASS_INTERVAL = 0.4  # seconds between the beginnings of two passes under continuous wake-ups
 COLLECT_EVERY = 2.0  # seconds between two searches for folders that are no longer needed
 COLLECTED_AT_ONCE = 20
 ANNOUNCE_DELAY = 30.0  # seconds before a cluster that could not be reached is told the address again
 ENDED_TOGETHER = 50  # attempts of one experiment whose ends are stored in one transaction
-LOOK_SHARE = 20  # a look that took a second is followed by the next one after so many
+POLL_DUTY_CYCLE = 20  # a look that took a second is followed by the next one after so many
 LONGEST_STEP = 5.0  # seconds that one step of a pass may take while others wait
 IDLE_POLL = 5.0  # seconds between two passes without a wake-up
 
@@ -67,10 +67,10 @@ class ClusterLoop:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"cluster-{cluster.name}", daemon=True)
-        self._looker = ThreadPoolExecutor(1, thread_name_prefix=f"look-{cluster.name}")
-        self._look: Future[Snapshot] | None = None  # under way, or not taken in yet
+        self._query_thread = ThreadPoolExecutor(1, thread_name_prefix=f"look-{cluster.name}")
+        self._query: Future[Snapshot] | None = None  # under way, or not taken in yet
         self._observed_at = 0.0
-        self._look_cost = 0.0  # seconds that the last look took, of the cluster and of the database
+        self._query_cost = 0.0  # seconds that the last look took, of the cluster and of the database
         self._asked: dict[str, float] = {}  # vanished jobs that were asked about, and when each is asked about again
         self._unread: dict[str, int] = {}  # how often a folder could not be read
         self._unreachable = ""
@@ -98,7 +98,7 @@ class ClusterLoop:
         self._wake.set()
         self._thread.join()
         self._submits.close()
-        self._looker.shutdown(wait=True, cancel_futures=True)
+        self._query_thread.shutdown(wait=True, cancel_futures=True)
         self._master.wakeups.unsubscribe("controller", self._wake)
         if hub := agent_hub(self._dispatcher):
             hub.follow()
@@ -121,7 +121,7 @@ class ClusterLoop:
                 log.exception("a pass over cluster %s failed; it will be retried", self._cluster.name)
                 self._stop.wait(1.0)
             if self._wake.wait(self._pause()):
-                self._stop.wait(max(COMPANY, began + SPACING - time.monotonic()))
+                self._stop.wait(max(DEBOUNCE, began + MIN_PASS_INTERVAL - time.monotonic()))
 
     def _pause(self) -> float:
         pause = min(IDLE_POLL, self._poll_interval())
@@ -188,17 +188,17 @@ class ClusterLoop:
 
     def _look_if_due(self) -> bool:
         """Return whether the cluster was observed anew. The query itself only fills the backlog."""
-        rest = max(self._poll_interval(), LOOK_SHARE * self._look_cost)
-        due = self._look is None and time.monotonic() - self._observed_at >= rest
+        rest = max(self._poll_interval(), POLL_DUTY_CYCLE * self._query_cost)
+        due = self._query is None and time.monotonic() - self._observed_at >= rest
         # A cluster without jobs of ours is not queried.
         if due and (not self._observed_at or self._removing or self._master.observations.any_live(self._cluster.name)):
             self._observed_at = time.monotonic()
-            self._look = self._looker.submit(self._observe)
-            if wait([self._look], PROMPT).not_done:
-                self._look.add_done_callback(lambda _: self._wake.set())
-        if self._look is not None and self._look.done():
-            look, self._look = self._look, None
-            self._take_look(look)
+            self._query = self._query_thread.submit(self._observe)
+            if wait([self._query], INLINE_WAIT).not_done:
+                self._query.add_done_callback(lambda _: self._wake.set())
+        if self._query is not None and self._query.done():
+            look, self._query = self._query, None
+            self._store_observation(look)
         return self._take_backlog()  # in every pass: observations may arrive faster than one of them is worked through
 
     def _observe(self) -> Snapshot:
@@ -206,9 +206,9 @@ class ClusterLoop:
         try:
             return self._master.clusters.observe(self._cluster)
         finally:
-            self._look_cost = time.thread_time() - began
+            self._query_cost = time.thread_time() - began
 
-    def _take_look(self, look: Future[Snapshot]) -> None:
+    def _store_observation(self, look: Future[Snapshot]) -> None:
         try:
             snapshot = look.result()
             quiet = self._master.clusters.capabilities(self._cluster).quiet_period
@@ -220,7 +220,7 @@ class ClusterLoop:
         self._unreachable = ""
         began = time.monotonic()
         found = self._master.observations.take_snapshot(self._memory, snapshot, quiet, self._dispatcher.traits.waiting)
-        self._look_cost += time.monotonic() - began
+        self._query_cost += time.monotonic() - began
         self._backlog = found.backlog
         self._remove([*found.doubles, *found.orphans])
 
@@ -261,7 +261,7 @@ class ClusterLoop:
         allocation_id, ref = one.allocation_id, one.ref
         remains = self._read(ref.token, ref.user)
         told = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
-        if not one.explains or self._was_asked(allocation_id) or (one.said is None and any(told)):
+        if not one.explains or self._was_asked(allocation_id) or (one.reported is None and any(told)):
             return
         try:
             words = self._dispatcher.explain(ref)

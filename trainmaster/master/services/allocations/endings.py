@@ -238,12 +238,12 @@ def possibly_over() -> ColumnElement[bool]:
 
 @dataclass(frozen=True)
 class Unclear:
-    """An attempt whose end its scheduler or its files may still explain. `said`: the end that the scheduler reports;
+    """An attempt whose end its scheduler or its files may still explain. `reported`: the scheduler's end;
     `explains`: whether to ask it, beside reading the files."""
 
     allocation_id: str
     ref: JobRef
-    said: OutcomeKind | None
+    reported: OutcomeKind | None
     explains: bool
 
 
@@ -253,17 +253,17 @@ def unclear(endings: Sequence[Ending]) -> list[Unclear]:
     found = []
     for one in endings:
         attempt = attempt_of(one.allocation)
-        over = attempt.said is not None or attempt.absent_since is not None
+        over = attempt.reported is not None or attempt.absent_since is not None
         doubted = _is_doubted(attempt)
         if one.ref is not None and (doubted or (over and len(attempt.exits) < attempt.num_nodes)):
             # "failed" may hide the cause; every other state names it
-            explains = doubted or attempt.said in (None, OutcomeKind.FAILED)
-            found.append(Unclear(one.allocation.id, one.ref, attempt.said, explains))
+            explains = doubted or attempt.reported in (None, OutcomeKind.FAILED)
+            found.append(Unclear(one.allocation.id, one.ref, attempt.reported, explains))
     return found
 
 
 def _is_doubted(attempt: Attempt) -> bool:
-    ours = attempt.kill_asked or attempt.said is not OutcomeKind.CANCELLED
+    ours = attempt.kill_asked or attempt.reported is not OutcomeKind.CANCELLED
     return not ours and needs_asking(attempt.cancellation) and settled(attempt, epoch(now()))
 
 
@@ -335,9 +335,9 @@ def attempt_of(allocation: Allocation) -> Attempt:
             for rank, record in allocation.exits.by_rank.items()
         },
         first_exit_at=min(received) if received else None,
-        said=ENDS.get(state),
-        said_text=seen.text or "",
-        said_signal=seen.signal,
+        reported=ENDS.get(state),
+        reported_text=seen.text or "",
+        reported_signal=seen.signal,
         ended_seen_at=seen.ended_seen_at,
         never_since=seen.never_since,
         absent_since=epoch(allocation.absent_since) if allocation.absent_since else None,

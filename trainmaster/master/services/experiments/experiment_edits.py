@@ -18,7 +18,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid
 from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, UserFiles
+from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UserFiles
 from trainmaster.master.services.orchestration.attempts import keep_workspace
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentLock,
@@ -137,11 +137,11 @@ class ExperimentEdits:
                 raise Conflict(f"Experiment {row.id} is {row.state}: its TensorBoard files can go when it has ended.")
             try:
                 place = user_files.events_of(orchestrator.session, self._settings, row)
-            except NoPlace as error:
+            except NoFolder as error:
                 raise Invalid(str(error)) from None
         try:
             self._files.remove(place, [EVERYTHING])
-        except NoPlace as error:
+        except NoFolder as error:
             raise Conflict(str(error)) from None
         except (trees.Unfinished, DispatcherError) as error:
             raise Conflict(f"{place.folder} is not removed yet: {error}. Ask again.") from None

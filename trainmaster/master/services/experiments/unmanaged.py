@@ -26,7 +26,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
-from trainmaster.master.services.experiments.creation import Order, project_for, refusal
+from trainmaster.master.services.experiments.creation import ExperimentRequest, project_for, refusal
 from trainmaster.master.services.files import archives
 from trainmaster.master.services.files.context_archive import pack
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
@@ -55,20 +55,22 @@ class UnmanagedTrainings:
         self._defaults = master.defaults
         self._experiment_lock = ExperimentLock(master)
 
-    def create_experiment(self, caller: Caller, order: Order, external_id: str | None = None) -> tuple[int, bool]:
+    def create_experiment(
+        self, caller: Caller, request: ExperimentRequest, external_id: str | None = None
+    ) -> tuple[int, bool]:
         """Return the experiment's id, and whether it is new. With `external_id` the existing one, if the caller may
         change it. Code that is sent along is kept, to show what ran.
 
         Raises Invalid with everything that is wrong with the configuration or the code, TooLarge, Forbidden."""
         site = [{"entrypoint": ENTRYPOINT}, *self._defaults.of_pool("")]
         try:
-            config = parse_experiment(order.text, source=order.source, defaults=site)
+            config = parse_experiment(request.text, source=request.source, defaults=site)
         except ConfigError as error:
             raise refusal(error) from None
         shown = StoredConfig.of(config)
         if external_id is not None and only_dots(external_id):
             raise Invalid(f"{external_id!r} cannot be the external id of an experiment: {only_dots(external_id)}.")
-        archive = pack(order.files, self._settings.limits.context * 2**20)
+        archive = pack(request.files, self._settings.limits.context * 2**20)
         with self._store.transaction() as session:
             if external_id is not None:
                 _alone(session, external_id)
@@ -76,7 +78,7 @@ class UnmanagedTrainings:
                 if known is not None:
                     _check(session, caller, known)
                     return known.id, False
-            project = project_for(session, caller, config, order.project_id)
+            project = project_for(session, caller, config, request.project_id)
             job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
             session.add(job)
             session.flush()
@@ -84,13 +86,13 @@ class UnmanagedTrainings:
                 job_id=job.job_id,
                 owner_id=caller.user_id,
                 project_id=project.id,
-                parent_id=order.parent_id,
+                parent_id=request.parent_id,
                 state=State.ACTIVE.value,
                 name=shown.name or f"unmanaged-{uuid.uuid4().hex[:8]}",
                 description=shown.description,
                 labels=list(shown.labels),
                 config=shown,
-                original_config=order.text,
+                original_config=request.text,
                 resource_pool="",
                 searcher_type=shown.searcher.name,
                 searcher_metric=shown.searcher.metric,

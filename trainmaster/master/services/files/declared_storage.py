@@ -21,7 +21,7 @@ _FILES = ("shared_fs", "directory")
 _STORAGE: TypeAdapter[Any] = TypeAdapter(CheckpointStorage)
 
 
-def believed(config: StoredConfig, said: StorageRef | None) -> StorageRef | None:
+def resolve_storage(config: StoredConfig, said: StorageRef | None) -> StorageRef | None:
     """Return the storage of an experiment when `said` names the same place or none; None for any other."""
     own = config.checkpoint_storage or StorageRef({})
     if not said:

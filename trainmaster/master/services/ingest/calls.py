@@ -23,7 +23,7 @@ from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, ServiceError, Unauthenticated
 from trainmaster.master.services.ingest import metrics, records
-from trainmaster.master.services.ingest.metrics import Addition, Counted
+from trainmaster.master.services.ingest.metrics import Addition, TrialTotals
 from trainmaster.master.services.ingest.records import HEARTBEAT_GRAIN, JobRecords, ReportAnswer
 from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.metrics.metric_reports import MetricReport
@@ -138,12 +138,12 @@ def _store(
         known = attempt.acked + 1 - call.piece.first
         fresh = measured[attempt.id][max(known, 0) :]
         # Another attempt of the same trial, which should have gone, has to build on what the first one adds.
-        if attempt.trial_id in trials or known < 0 or not metrics.goes_on(attempt.total_batches, fresh):
+        if attempt.trial_id in trials or known < 0 or not metrics.is_append_only(attempt.total_batches, fresh):
             continue
         if fresh:
-            trial = Counted(attempt.trial_id, json.loads(attempt.summary), attempt.total_batches)
+            trial = TrialTotals(attempt.trial_id, json.loads(attempt.summary), attempt.total_batches)
             try:
-                additions.append(metrics.addition(limits, trial, attempt.number, fresh, {}))
+                additions.append(metrics.merge_reports(limits, trial, attempt.number, fresh, {}))
             except Invalid as error:
                 outcomes[attempt.id] = error
                 continue

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation, Checkpoint, Trial
 from trainmaster.master.services import bounds
 from trainmaster.master.services.clock import from_epoch, now
-from trainmaster.master.services.files.declared_storage import ELSEWHERE, believed, is_bucket, number_of
+from trainmaster.master.services.files.declared_storage import ELSEWHERE, is_bucket, number_of, resolve_storage
 from trainmaster.master.services.files.user_files import check_id
 from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
@@ -56,7 +56,9 @@ def _storage(intake: RecordContext, record: Json) -> StorageRef:
     touches."""
     reported = record.get("storage")
     config = intake.orchestrator.row.config
-    known = believed(config, StorageRef(reported or {})) if isinstance(reported, dict) or reported is None else None
+    known = (
+        resolve_storage(config, StorageRef(reported or {})) if isinstance(reported, dict) or reported is None else None
+    )
     if known is not None:
         return known
     if isinstance(reported, dict) and is_bucket(StorageRef(reported)):

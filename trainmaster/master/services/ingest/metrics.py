@@ -77,7 +77,7 @@ class Addition:
     total_batches: int
 
 
-class Counted(NamedTuple):
+class TrialTotals(NamedTuple):
     """What a trial's row says of all its reports."""
 
     trial_id: int
@@ -85,8 +85,12 @@ class Counted(NamedTuple):
     total_batches: int
 
 
-def addition(
-    limits: Limits, trial: Counted, run_id: int, reports: Sequence[MetricReport], stored: dict[tuple[str, int], Json]
+def merge_reports(
+    limits: Limits,
+    trial: TrialTotals,
+    run_id: int,
+    reports: Sequence[MetricReport],
+    stored: dict[tuple[str, int], Json],
 ) -> Addition:
     """Return what `reports` of one run, in order, add to a trial. `stored`: the rows of this run for their groups and
     steps, which are completed here. Raises Invalid for too many metrics."""
@@ -120,13 +124,13 @@ def addition(
     return Addition(trial_id, rows, fresh, list(changed.values()), validations, after, total)
 
 
-def goes_on(total_batches: int, reports: Sequence[MetricReport]) -> bool:
+def is_append_only(total_batches: int, reports: Sequence[MetricReport]) -> bool:
     """Whether all reports are of steps beyond those that their trial has: then nothing is there to merge with, and
     nothing of an older run to put aside."""
     return all(report.kind == "profiling" or report.steps > total_batches for report in reports)
 
 
-def take(
+def store_reports(
     session: Session, trial: Trial, run_id: int, reports: Sequence[MetricReport], metric: str, smaller: bool
 ) -> Sequence[MetricReport]:
     """Store `reports` of one run, in order, under the trial's row lock. Returns those that were new.
@@ -137,11 +141,13 @@ def take(
     for report in reports:
         check(limits, report)
     stored: dict[tuple[str, int], Json] = {}
-    if not goes_on(trial.total_batches, reports):
+    if not is_append_only(trial.total_batches, reports):
         if run_id > 1 and _put_aside(session, trial, run_id, reports):
             _recount(session, trial, metric, smaller)
         stored = _stored_before(session, trial, run_id, reports)
-    new = addition(limits, Counted(trial.id, trial.summary_metrics, trial.total_batches), run_id, reports, stored)
+    new = merge_reports(
+        limits, TrialTotals(trial.id, trial.summary_metrics, trial.total_batches), run_id, reports, stored
+    )
     trial.summary_metrics, trial.total_batches = new.summary, new.total_batches
     for report, values in new.validations:
         _note_validation(trial, report, values, metric, smaller)

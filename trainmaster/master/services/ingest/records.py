@@ -159,7 +159,7 @@ def store_reports(
     experiment = orchestrator.row
     name, smaller = experiment.searcher_metric, experiment.smaller_is_better
     spoiled, validated = no_number(trial.latest_validation, name), trial.latest_validation is not None
-    fresh = metrics.take(orchestrator.session, trial, run_id, reports, name, smaller)
+    fresh = metrics.store_reports(orchestrator.session, trial, run_id, reports, name, smaller)
     value = trial.searcher_metric
     if value is not None and metric_reports.better(value, experiment.best_metric, smaller):
         experiment.best_metric, experiment.best_trial_id = value, trial.id

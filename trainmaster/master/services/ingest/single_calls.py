@@ -253,7 +253,7 @@ def _allocation(session: Session, trial: Trial, allocation_id: str | None) -> st
 
 
 def _checked(orchestrator: ExperimentOrchestrator, said: StorageRef | None) -> StorageRef:
-    found = declared_storage.believed(orchestrator.row.config, said)
+    found = declared_storage.resolve_storage(orchestrator.row.config, said)
     if found is None and said is not None and declared_storage.is_bucket(said):
         return said
     if found is None:

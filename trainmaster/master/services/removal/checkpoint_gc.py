@@ -18,7 +18,7 @@ from trainmaster.master.db.upkeep import CheckpointRemoval
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.files.declared_storage import believed
+from trainmaster.master.services.files.declared_storage import resolve_storage
 from trainmaster.master.services.files.user_files import EVERYTHING
 from trainmaster.master.services.removal.checkpoints import ask, needed
 from trainmaster.master.services.retries import Retries
@@ -133,7 +133,7 @@ def _doomed(session: Session, row: Experiment, policy: KeepPolicy) -> list[Check
     storage = row.config.checkpoint_storage
     if storage is None or storage.root is None:
         return []
-    return [one for one in found if one.uuid not in kept and one.storage and believed(row.config, one.storage)]
+    return [one for one in found if one.uuid not in kept and one.storage and resolve_storage(row.config, one.storage)]
 
 
 def _first(some: Iterable[Checkpoint], count: int, key: Callable[[Checkpoint], Any]) -> list[Checkpoint]:

@@ -23,7 +23,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, UserFiles
+from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UserFiles
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import wake
@@ -66,7 +66,7 @@ class Checkpoints:
                     raise Conflict(f"Checkpoint {row.uuid} is {row.state} and has nothing to remove.")
                 try:
                     user_files.of_checkpoint(session, self._settings, row)
-                except NoPlace as error:
+                except NoFolder as error:
                     raise Invalid(str(error)) from None
             if globs and (kept := needed(session, [row.uuid for row in rows])):
                 raise Conflict(
@@ -97,7 +97,7 @@ class Checkpoints:
             with self._store.transaction() as session:
                 place = user_files.of_checkpoint(session, self._settings, row)
             left = dict(self._files.remove(place, asked.globs))
-        except NoPlace as error:
+        except NoFolder as error:
             self._give_up(number, f"The files of checkpoint {row.uuid} were not removed. {error}")
             return
         with self._store.transaction() as session:
