@@ -75,16 +75,16 @@ def last_line(outcome: OutcomeKind, text: str, exit_code: int | None, *, ran: bo
     if outcome in (OutcomeKind.STOPPED, OutcomeKind.CANCELLED) and not ran:
         return None
     if exit_code == 0:
-        said = "resources exited successfully with a zero exit code"
+        text_of_end = "resources exited successfully with a zero exit code"
     elif outcome is OutcomeKind.REJECTED and not ran:
-        said = f"{FAILED}: unable to launch job: {text}"
+        text_of_end = f"{FAILED}: unable to launch job: {text}"
     elif exit_code is None:
-        said = f"{FAILED}: {text}"
+        text_of_end = f"{FAILED}: {text}"
     else:
-        said = f"{FAILED}: container failed with non-zero exit code: {exit_code} (exit code {exit_code})"
+        text_of_end = f"{FAILED}: container failed with non-zero exit code: {exit_code} (exit code {exit_code})"
     if outcome in (OutcomeKind.STOPPED, OutcomeKind.CANCELLED):
-        return "INFO", f"killed: {said}"
-    return ("INFO", said) if exit_code == 0 else ("ERROR", f"crashed: {said}")
+        return "INFO", f"killed: {text_of_end}"
+    return ("INFO", text_of_end) if exit_code == 0 else ("ERROR", f"crashed: {text_of_end}")
 
 
 def later(state: AllocationState, candidate: AllocationState) -> AllocationState:
@@ -232,39 +232,39 @@ def _named(number: int) -> str:
 
 
 def _from_scheduler(attempt: Attempt, now: float) -> Outcome | None:
-    said = attempt.reported or OutcomeKind.INFRASTRUCTURE
-    text = attempt.reported_text.rstrip(".") or f"The scheduler reports: {said.value}"
-    if attempt.kill_asked or (_asked_by_us(attempt) and said is OutcomeKind.CANCELLED):
+    reported = attempt.reported or OutcomeKind.INFRASTRUCTURE
+    text = attempt.reported_text.rstrip(".") or f"The scheduler reports: {reported.value}"
+    if attempt.kill_asked or (_asked_by_us(attempt) and reported is OutcomeKind.CANCELLED):
         return _ended_by_us(attempt)
-    if said is OutcomeKind.CANCELLED:
+    if reported is OutcomeKind.CANCELLED:
         return _from_cancellation(attempt, text, now)
-    if said is OutcomeKind.FAILED and not attempt.leased and attempt.reported_signal in _FROM_OUTSIDE:
+    if reported is OutcomeKind.FAILED and not attempt.leased and attempt.reported_signal in _FROM_OUTSIDE:
         # Nothing of the user's ran yet: the runtime starts it, and had no lease.
         return Outcome(
             OutcomeKind.INFRASTRUCTURE, f"The job was ended from outside before its runtime could report: {text}"
         )
-    if said is OutcomeKind.FAILED and not attempt.leased:
+    if reported is OutcomeKind.FAILED and not attempt.leased:
         return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
-    if said is OutcomeKind.FAILED:
+    if reported is OutcomeKind.FAILED:
         # The runtime outlives the user's code and always reports how that ended; so it was killed itself.
         why = f"The job was ended from outside, and its runtime could not report why: {text}"
         return Outcome(OutcomeKind.INFRASTRUCTURE, why)
-    if said is OutcomeKind.COMPLETED:
+    if reported is OutcomeKind.COMPLETED:
         # Status 0 without a report of the runtime: nothing shows that the training was done.
         return Outcome(
             OutcomeKind.INFRASTRUCTURE, "The scheduler reports success, but nothing in the job reported how it ended"
         )
-    return Outcome(said, text)
+    return Outcome(reported, text)
 
 
 def _from_cancellation(attempt: Attempt, text: str, now: float) -> Outcome | None:
     waited = now - (attempt.ended_seen_at or now)
     if needs_asking(attempt.cancellation) and waited < ACCOUNTING_WAIT:
         return None
-    found = doubt(attempt.cancellation)
-    if found is None:
+    reason = doubt(attempt.cancellation)
+    if reason is None:
         return Outcome(OutcomeKind.CANCELLED, text)
-    return Outcome(OutcomeKind.INFRASTRUCTURE, f"{found}: the cluster's doing, not a person's ({text})")
+    return Outcome(OutcomeKind.INFRASTRUCTURE, f"{reason}: the cluster's doing, not a person's ({text})")
 
 
 def _ended_by_us(attempt: Attempt, exit_code: int | None = None) -> Outcome:

@@ -37,7 +37,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Log:
+class WriteLog:
     """A line for the task's log."""
 
     level: str

@@ -172,11 +172,11 @@ def _ended(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision,
         case OutcomeKind.PREEMPTED | OutcomeKind.STOPPED:
             return _again(replace(trial, setbacks=0), 0)
         case OutcomeKind.WALLTIME if event.saved:
-            said = WriteLog(
+            log = WriteLog(
                 "INFO", f"{event.text}. The next attempt continues from the latest checkpoint; no restart is charged."
             )
             after, decisions = _again(replace(trial, setbacks=0), 0)
-            return after, (said, *decisions)
+            return after, (log, *decisions)
         case OutcomeKind.INFRASTRUCTURE:
             return _setback(trial, event)
         case _:
@@ -196,9 +196,9 @@ def _ended_while_stopping(trial: Trial, event: AllocationEnded) -> tuple[Trial, 
         and trial.stop is not StopCause.INVALID_HP
     ):
         # Its result counts all the same: the searcher had its metrics before the code failed on the way out.
-        said = WriteLog("WARNING", f"While it was being stopped: {event.text}")
+        log = WriteLog("WARNING", f"While it was being stopped: {event.text}")
         after, decisions = _finish(trial, event.text)
-        return after, (said, *decisions)
+        return after, (log, *decisions)
     return _finish(trial, event.text)
 
 
@@ -210,25 +210,25 @@ def _setback(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decisio
             trial, f"{event.text}; that was failure {setbacks} in a row that is not the code's fault, giving up"
         )
     wait = f" in {delay} s" if delay else ""
-    said = WriteLog("WARNING", f"{event.text}. Trying again{wait}; no restart is charged.")
+    log = WriteLog("WARNING", f"{event.text}. Trying again{wait}; no restart is charged.")
     after, decisions = _again(replace(trial, setbacks=setbacks), delay)
-    return after, (said, *decisions)
+    return after, (log, *decisions)
 
 
 def _charge(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:
     if event.retry_refused:
-        said = WriteLog("ERROR", f"{NO_RETRY}: {event.retry_refused}.")
+        log = WriteLog("ERROR", f"{NO_RETRY}: {event.retry_refused}.")
         after, decisions = _fail(trial, f"{event.text}; {event.retry_refused}")
-        return after, (said, *decisions)
+        return after, (log, *decisions)
     if event.final and trial.restarts < trial.max_restarts:
         return _fail(trial, f"{event.text}; it is not tried again: {event.final}")
     restarts = trial.restarts + 1
     if restarts > trial.max_restarts:
         return _fail(trial, f"{event.text}; no restart is left (max_restarts: {trial.max_restarts})")
     source = "the latest checkpoint" if event.saved else "the latest checkpoint if there is one"
-    said = WriteLog("ERROR", f"{event.text}. Restart {restarts} of {trial.max_restarts}, from {source}.")
+    log = WriteLog("ERROR", f"{event.text}. Restart {restarts} of {trial.max_restarts}, from {source}.")
     after, decisions = _again(replace(trial, restarts=restarts, setbacks=0), 0)
-    return after, (said, *decisions)
+    return after, (log, *decisions)
 
 
 def _again(trial: Trial, delay: int) -> tuple[Trial, tuple[Decision, ...]]:
@@ -248,5 +248,5 @@ def _finish(trial: Trial, why: str) -> tuple[Trial, tuple[Decision, ...]]:
         early = StopCause.CANCEL
     elif trial.stop is StopCause.INVALID_HP:
         early = StopCause.INVALID_HP
-    said = WriteLog("ERROR" if state is State.ERROR else "INFO", f"Trial ended: {state.value}. {why}")
-    return replace(trial, state=state, allocated=False), (said, Finish(state, early, why))
+    log = WriteLog("ERROR" if state is State.ERROR else "INFO", f"Trial ended: {state.value}. {why}")
+    return replace(trial, state=state, allocated=False), (log, Finish(state, early, why))

@@ -48,8 +48,8 @@ class Store:
             yield session
             if (subjects := session.info.get(_SUBJECTS)) and session.in_transaction():  # not rolled back by the block
                 notify(session.connection(), CHANNEL, sorted(subjects))
-        if seen := live_changes.noted(session):
-            self.live.add(seen)
+        if subjects_changed := live_changes.noted(session):
+            self.live.add(subjects_changed)
 
     @contextmanager
     def autocommit(self) -> Iterator[Session]:

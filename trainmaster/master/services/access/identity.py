@@ -222,9 +222,9 @@ class Identities:
 
     def log_out(self, token: str) -> None:
         """End the session. An access token is revoked, not logged out: other programs may use the same one."""
-        mine = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
+        this_session = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
         with self._store.transaction() as session:
-            session.execute(delete(UserSession).where(*mine))
+            session.execute(delete(UserSession).where(*this_session))
             wake(session, SESSIONS)
 
     def get_user(self, user_id: int) -> User:

@@ -74,14 +74,14 @@ class Barriers:
 
 def _number(session: Session, allocation_id: str, kind: str, request: str) -> int | None:
     """Return the barrier to which `request` has contributed."""
-    mine = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
-    return session.scalar(select(BarrierEntry.number).where(*mine, BarrierEntry.request_uuid == request))
+    of_barrier = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
+    return session.scalar(select(BarrierEntry.number).where(*of_barrier, BarrierEntry.request_uuid == request))
 
 
 def _next(session: Session, allocation_id: str, kind: str, peers: int) -> int:
     """Return the barrier of the next contribution."""
-    mine = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
-    latest = session.scalar(select(func.max(BarrierEntry.number)).where(*mine))
+    of_barrier = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
+    latest = session.scalar(select(func.max(BarrierEntry.number)).where(*of_barrier))
     if latest is None:
         return 0
     return latest + int(_arrived(session, allocation_id, kind, latest) >= peers)

@@ -248,12 +248,12 @@ def project_for(session: Session, caller: Caller, config: ExperimentConfig, proj
     if not any(names):
         return open_for(session, caller, UNCATEGORIZED)
     query = select(Project.id).join(Workspace, Workspace.id == Project.workspace_id)
-    found = session.scalar(query.where(Workspace.name == names[0], Project.name == names[1]))
-    if found is None:
+    project = session.scalar(query.where(Workspace.name == names[0], Project.name == names[1]))
+    if project is None:
         raise Invalid(
             f"There is no project {names[1]!r} in a workspace {names[0]!r}; create it, or leave both keys out."
         )
-    return open_for(session, caller, found)
+    return open_for(session, caller, project)
 
 
 def _complaint(complaint: Any) -> dict[str, Any]:

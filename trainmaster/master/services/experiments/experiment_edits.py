@@ -110,8 +110,8 @@ class ExperimentEdits:
         if project_id is not None:
             used = used.where(Experiment.project_id == project_id)
         if caller.workspaces is not None:
-            mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
-            used = used.where(Experiment.project_id.in_(mine))
+            visible = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+            used = used.where(Experiment.project_id.in_(visible))
         label = used.subquery().c.label
         query = select(label).group_by(label).order_by(func.count().desc(), label)
         with self._store.transaction() as session:
@@ -163,19 +163,19 @@ def _target(session: Session, caller: Caller, project_id: int) -> Project:
 
 
 def _relabel(row: Experiment, labels: Sequence[str]) -> list[str]:
-    found = _distinct(labels)
-    row.labels = found
-    row.config = row.config.updated(labels=found)
-    return found
+    distinct = _distinct(labels)
+    row.labels = distinct
+    row.config = row.config.updated(labels=distinct)
+    return distinct
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:
-    found = list(dict.fromkeys(label.strip() for label in labels))
-    if "" in found:
+    distinct = list(dict.fromkeys(label.strip() for label in labels))
+    if "" in distinct:
         raise Invalid("A label must not be empty.")
-    if dots := next(filter(only_dots, found), None):
+    if dots := next(filter(only_dots, distinct), None):
         raise Invalid(f"{dots!r} cannot be a label: {only_dots(dots)}.")
-    return found
+    return distinct
 
 
 def _check(change: ExperimentChange, given: Mapping[str, Any]) -> None:

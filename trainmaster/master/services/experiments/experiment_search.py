@@ -94,8 +94,8 @@ class ExperimentSearch:
         if project_id is not None:
             statement = statement.where(Experiment.project_id == project_id)
         if caller.workspaces is not None:
-            mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
-            statement = statement.where(Experiment.project_id.in_(mine))
+            visible = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+            statement = statement.where(Experiment.project_id.in_(visible))
         order = [*order_of(self._limits, sort, _column), Experiment.id.desc()]
         with self._store.transaction() as session:
             total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
@@ -234,8 +234,8 @@ def _column(name: str) -> SearchColumn:
         return SearchColumn(_e.labels, "tags")
     if name == "archived":
         return SearchColumn(cast(_e.archived, Text), "text")
-    if found := measured_column(name):
-        return found
+    if column := measured_column(name):
+        return column
     raise Invalid(
         f"There is no column {name!r}; there are {', '.join(sorted({**_NUMBERS, **_TEXTS, **_TIMES}))}, tags, "
         "archived, hp.NAME and GROUP.METRIC.min (or max, mean, last)."
@@ -289,7 +289,7 @@ def as_number(value: ColumnElement[Any]) -> ColumnElement[Any]:
 
 def order_of(limits: Limits, sort: str, find: Find) -> list[ColumnElement[Any]]:
     """`column=asc,column=desc` for ORDER BY. Raises Invalid."""
-    found: list[ColumnElement[Any]] = []
+    terms: list[ColumnElement[Any]] = []
     parts = list(filter(None, sort.split(",")))
     if excess := limits.over("conditions", len(parts), "sort: there are {} columns"):
         raise Invalid(excess)
@@ -298,5 +298,5 @@ def order_of(limits: Limits, sort: str, find: Find) -> list[ColumnElement[Any]]:
         if direction not in ("", "asc", "desc"):
             raise Invalid(f"sort: {part!r} is not COLUMN=asc or COLUMN=desc.")
         value = find(name.strip()).value
-        found.append(value.desc().nulls_last() if direction == "desc" else value.asc().nulls_last())
-    return found
+        terms.append(value.desc().nulls_last() if direction == "desc" else value.asc().nulls_last())
+    return terms

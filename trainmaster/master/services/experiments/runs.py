@@ -120,8 +120,8 @@ class Runs:
                 .join(Workspace, Workspace.id == Project.workspace_id)
                 .where(Trial.id.in_(ids))
             )
-            found = {row[0].id: Run(*row) for row in session.execute(query)}
-        return Page([found[key] for key in ids], window)
+            runs = {row[0].id: Run(*row) for row in session.execute(query)}
+        return Page([runs[key] for key in ids], window)
 
     def act(
         self,
@@ -180,8 +180,8 @@ def _column(name: str) -> SearchColumn:
         return _COLUMNS[name]
     if name.startswith("metadata."):
         return SearchColumn(at_path(Trial.__table__.c.metadata, name.removeprefix("metadata.")), "json")
-    if found := measured_column(name):
-        return found
+    if column := measured_column(name):
+        return column
     raise Invalid(
         f"There is no column {name!r}; there are {', '.join(sorted(_COLUMNS))}, hp.NAME, metadata.NAME and "
         "GROUP.METRIC.min (or max, mean, last)."

@@ -118,8 +118,8 @@ class UnmanagedTrainings:
         with self._conducting(caller, request.experiment_id) as orchestrator:
             row, session = orchestrator.row, orchestrator.session
             if request.external_id is not None:
-                mine = select(Trial.id).where(Trial.experiment_id == row.id, Trial.external_id == request.external_id)
-                known = session.scalar(mine)
+                same = select(Trial.id).where(Trial.experiment_id == row.id, Trial.external_id == request.external_id)
+                known = session.scalar(same)
                 if known is not None:
                     return known
             _revive_experiment(orchestrator)
@@ -180,31 +180,29 @@ class UnmanagedTrainings:
         oldest = now() - dt.timedelta(seconds=self._settings.lost_after)
         query = select(Trial.id, Trial.experiment_id).where(Trial.end_time.is_(None), Trial.heartbeat_at < oldest)
         with self._store.transaction() as session:
-            found = {trial_id: experiment_id for trial_id, experiment_id in session.execute(query)}
+            silent = {trial_id: experiment_id for trial_id, experiment_id in session.execute(query)}
 
         def give_up(trial_id: int) -> None:
-            with self._experiment_lock.hold(found[trial_id]) as orchestrator:
+            with self._experiment_lock.hold(silent[trial_id]) as orchestrator:
                 trial = orchestrator.session.get(Trial, trial_id, with_for_update=True)
                 if trial is None or trial.end_time is not None or trial.heartbeat_at is None:
                     return
                 if trial.heartbeat_at < oldest and orchestrator.row.unmanaged:
                     _end(orchestrator, trial, OutcomeKind.REJECTED, f"{SILENT} {self._settings.lost_after:.0f} s")
 
-        retries.each("the end of the silent trial", found, give_up)
+        retries.each("the end of the silent trial", silent, give_up)
 
     def find_trial(self, caller: Caller, experiment: str, trial: str) -> int:
         """Find a trial by its external ids. Raises NotFound, Forbidden."""
         query = select(Trial.id, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
         query = query.join(Project, Project.id == Experiment.project_id)
         with self._store.transaction() as session:
-            found = session.execute(
-                query.where(Experiment.external_id == experiment, Trial.external_id == trial)
-            ).first()
+            row = session.execute(query.where(Experiment.external_id == experiment, Trial.external_id == trial)).first()
         absent = f"There is no trial {trial!r} of an experiment {experiment!r}."
-        if found is None:
+        if row is None:
             raise NotFound(absent)
-        caller.check(found.workspace_id, absent)
-        return int(found.id)
+        caller.check(row.workspace_id, absent)
+        return int(row.id)
 
     # -- inside -------------------------------------------------------------------------------------------------------
     @contextmanager

@@ -53,12 +53,12 @@ def check_id(settings: Settings, key: str | uuid.UUID) -> uuid.UUID:
     """Validate the id of a checkpoint. Raises Invalid for what is not a UUID, or names something else: TensorBoard's
     event files are in a folder with the cluster's id as its name."""
     try:
-        found = key if isinstance(key, uuid.UUID) else uuid.UUID(key)
+        identifier = key if isinstance(key, uuid.UUID) else uuid.UUID(key)
     except ValueError:
         raise Invalid(f"{key!r} is not the UUID of a checkpoint.") from None
-    if not found.int or str(found) == _canonical(settings.cluster_id):
+    if not identifier.int or str(identifier) == _canonical(settings.cluster_id):
         raise Invalid(f"{key} cannot be the id of a checkpoint: make a UUID at random for each.")
-    return found
+    return identifier
 
 
 def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> StorageFolder:
@@ -170,9 +170,9 @@ def _account(
     else:
         query = query.join(Trial, Trial.id == Allocation.trial_id).where(Trial.experiment_id == experiment_id)
     rank = (Allocation.id == (allocation_id or "")).desc()
-    found = session.execute(query.order_by(rank, Allocation.created_at.desc()).limit(1)).first()
-    if found is not None:
-        return found.dispatcher, found.run_as
+    row = session.execute(query.order_by(rank, Allocation.created_at.desc()).limit(1)).first()
+    if row is not None:
+        return row.dispatcher, row.run_as
     # A program that its owner runs elsewhere: as the account that the owner's jobs would run as.
     linked = (
         select(User.agent_user, Workspace.agent_user)

@@ -160,15 +160,15 @@ def _store(
         rows = [row for one in additions for row in one.rows]
         arguments = {"rows": rows, "trials": changed, "streams": streams}
         connection.exec_driver_sql(_STORE, {name: metrics.as_json(value) for name, value in arguments.items()})
-        seen = (*(f"trial:{key}" for key in trials), *(f"experiment:{key}" for key in experiments))
-        live_changes.changed(session, *seen)
+        subjects = (*(f"trial:{key}" for key in trials), *(f"experiment:{key}" for key in experiments))
+        live_changes.changed(session, *subjects)
     if alive:
         connection.exec_driver_sql(_LIFE, {"ids": alive, "at": now()})
     return outcomes
 
 
-def _stale(seen: dt.datetime | None) -> bool:
-    return seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN
+def _stale(heartbeat_at: dt.datetime | None) -> bool:
+    return heartbeat_at is None or (now() - heartbeat_at).total_seconds() >= HEARTBEAT_GRAIN
 
 
 # The fields of _Attempt. What is read is locked, all streams before the first trial.

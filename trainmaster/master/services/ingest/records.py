@@ -247,8 +247,8 @@ _TAKE = {
 
 
 def _sign_of_life(allocation: Allocation) -> None:
-    seen = allocation.heartbeat_at
-    if seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN:
+    heartbeat_at = allocation.heartbeat_at
+    if heartbeat_at is None or (now() - heartbeat_at).total_seconds() >= HEARTBEAT_GRAIN:
         allocation.heartbeat_at = now()
 
 

@@ -327,14 +327,14 @@ def _home(session: Session, caller: Caller, workspace_id: int | None, name: str 
     return row
 
 
-def _free_name(session: Session, name: str, mine: int | None) -> str:
+def _free_name(session: Session, name: str, own_id: int | None) -> str:
     name = name.strip()
     if not name or no_segment(name) or name.isdecimal():
         raise Invalid(
             f"{name!r} cannot be the name of a model: it must not be empty, a number or dots, or have a slash."
         )
     taken = session.scalar(select(Model.id).where(func.lower(Model.name) == name.lower()))
-    if taken not in (None, mine):
+    if taken not in (None, own_id):
         raise AlreadyExists(f"The model {name!r} already exists.")
     return name
 

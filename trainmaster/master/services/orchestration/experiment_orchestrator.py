@@ -135,12 +135,12 @@ class ExperimentOrchestrator:
         query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.end_time.is_(None))
         query = query.where(Trial.state.in_(pending)).order_by(Trial.id).limit(PROPAGATION_BATCH + 1)
         fresh = {"populate_existing": True}
-        found = list(self.session.scalars(query.with_for_update(key_share=True), execution_options=fresh))
-        self.row.propagation_due = len(found) > PROPAGATION_BATCH
+        lagging = list(self.session.scalars(query.with_for_update(key_share=True), execution_options=fresh))
+        self.row.propagation_due = len(lagging) > PROPAGATION_BATCH
         if self.row.propagation_due:
             wake(self.session, PROPAGATION)
-        self._find_allocations(found[:PROPAGATION_BATCH])
-        for trial in found[:PROPAGATION_BATCH]:
+        self._find_allocations(lagging[:PROPAGATION_BATCH])
+        for trial in lagging[:PROPAGATION_BATCH]:
             self._later(partial(self._catch_up, trial))
 
     def trial_event(self, trial: Trial, event: trials.Event) -> None:
@@ -270,8 +270,10 @@ class ExperimentOrchestrator:
 
     def _find_allocations(self, some: Sequence[Trial]) -> None:
         """Look for the live allocations of trials, and lock them in order, so that none is looked for alone."""
-        mine = Allocation.trial_id == any_(literal([trial.id for trial in some], ARRAY(Integer)))
-        query = select(Allocation).where(mine, Allocation.ended_at.is_(None)).order_by(Allocation.id).with_for_update()
+        theirs = Allocation.trial_id == any_(literal([trial.id for trial in some], ARRAY(Integer)))
+        query = (
+            select(Allocation).where(theirs, Allocation.ended_at.is_(None)).order_by(Allocation.id).with_for_update()
+        )
         self._latest |= dict.fromkeys((trial.id for trial in some), None)
         for allocation in self.session.scalars(query, execution_options={"populate_existing": True}):
             if allocation.trial_id is not None:

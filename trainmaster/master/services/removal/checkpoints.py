@@ -139,8 +139,8 @@ def ask(session: Session, keys: Iterable[uuid.UUID], globs: Sequence[str]) -> No
 def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
     """Return the checkpoints that a live trial would continue from, or that are versions of models."""
     latest = select(Trial.latest_checkpoint).where(Trial.latest_checkpoint.in_(keys), Trial.end_time.is_(None))
-    found = {key for key in session.scalars(latest) if key is not None}
-    return found | set(session.scalars(select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))))
+    uuids = {key for key in session.scalars(latest) if key is not None}
+    return uuids | set(session.scalars(select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))))
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
 
 def _mine(session: Session, caller: Caller, keys: Sequence[str]) -> list[Checkpoint]:
     """Under their row locks. Raises NotFound, Forbidden, Invalid."""
-    found = []
+    rows = []
     for key in sorted(set(keys)):
         try:
             row = session.get(Checkpoint, uuid.UUID(key), with_for_update=True)
@@ -162,16 +162,16 @@ def _mine(session: Session, caller: Caller, keys: Sequence[str]) -> list[Checkpo
             caller.check(home, f"There is no checkpoint {key}.")
         if not (caller.may_change(experiment.owner_id) if experiment else caller.admin):
             raise Forbidden(f"Checkpoint {key} belongs to somebody else.")
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _recount(session: Session, row: Checkpoint, trial: Trial | None) -> None:
     there = Checkpoint.state.in_(("COMPLETED", "PARTIALLY_DELETED"))
     counted = (func.count(), func.coalesce(func.sum(Checkpoint.size), 0))
     if trial is not None:
-        mine = (Checkpoint.trial_id == trial.id, there)
-        trial.checkpoint_count, trial.checkpoint_size = session.execute(select(*counted).where(*mine)).one()
+        of_trial = (Checkpoint.trial_id == trial.id, there)
+        trial.checkpoint_count, trial.checkpoint_size = session.execute(select(*counted).where(*of_trial)).one()
         if trial.latest_checkpoint == row.uuid and row.state == "DELETED":
             newest = select(Checkpoint.uuid).where(Checkpoint.trial_id == trial.id, Checkpoint.state == "COMPLETED")
             trial.latest_checkpoint = session.scalar(newest.order_by(Checkpoint.report_time.desc()).limit(1))
