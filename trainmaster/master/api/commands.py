@@ -122,7 +122,7 @@ def _shell(view: TaskView, caller: Caller, master: ServedMaster) -> Json:
     opens = caller.holds(Permission.UPDATE_NSC, row.workspace_id) and master.accounts.may_open(
         caller, accounts.RunsAs(row.owner_id, row.workspace_id, *where)
     )
-    found = row.secrets or {} if opens else {}
+    secrets = row.secrets or {} if opens else {}
     announced = (latest.proxy or {}).get("user") if latest else None
     user = announced if announced and accounts.is_account_name(announced) else latest.run_as if latest else None
     if latest and not user:
@@ -131,9 +131,9 @@ def _shell(view: TaskView, caller: Caller, master: ServedMaster) -> Json:
         user = master.accounts.expected(latest.pool, job)
     return {
         **_shown(view),
-        "privateKey": found.get("private_key", ""),
-        "publicKey": found.get("public_key", ""),
-        "hostPublicKey": found.get("host_public_key", ""),  # ours
+        "privateKey": secrets.get("private_key", ""),
+        "publicKey": secrets.get("public_key", ""),
+        "hostPublicKey": secrets.get("host_public_key", ""),  # ours
         "addresses": [],
         "agentUserGroup": {"user": user or "root"},
     }
@@ -205,9 +205,9 @@ def _serve(family: Family) -> None:
 
     @router.get(f"/{name}s", name=f"{name}s")
     def page(master: UsesMaster, caller: UserCaller, wanted: Wanted, offset: int = 0, limit: int = 0) -> Json:
-        found = master.standalone_tasks.list_page(caller, replace(wanted, kind=kind), offset, limit)
-        pagination = Pagination.of(found.window).model_dump(by_alias=True)
-        return {f"{name}s": [family.listed(view) for view in found.items], "pagination": pagination}
+        listed = master.standalone_tasks.list_page(caller, replace(wanted, kind=kind), offset, limit)
+        pagination = Pagination.of(listed.window).model_dump(by_alias=True)
+        return {f"{name}s": [family.listed(view) for view in listed.items], "pagination": pagination}
 
     @router.get(f"/{name}s/{{{name}_id}}", name=f"get_{name}")
     def get(master: UsesMaster, caller: UserCaller, task_id: str = given) -> Json:

@@ -159,7 +159,7 @@ def test(webhook_id: int, master: UsesMaster, caller: UserCaller) -> Json:
 
 
 def _word(value: str, prefix: str, known: Any) -> str:
-    found = words([value], prefix, known)
-    if not found:
+    names = words([value], prefix, known)
+    if not names:
         raise Invalid(f"{value!r} says nothing; there are {', '.join(prefix + name for name in known)}.")
-    return found[0]
+    return names[0]
