@@ -134,7 +134,7 @@ def log_line(line: StoredLine) -> LogLine:
 
 def _head(view: TrialView) -> TrialHead:
     row, experiment = view.row, view.experiment
-    best = row.best_validation or {}
+    best = row.best_validation
     return TrialHead(
         id=row.id,
         experiment_id=experiment.id,
@@ -151,7 +151,7 @@ def _head(view: TrialView) -> TrialHead:
         smaller_is_better=experiment.smaller_is_better,
         hparams=row.hparams,
         best=cell(row.searcher_metric),
-        best_steps=best.get("totalBatches"),
+        best_steps=best.steps if best else None,
         best_checkpoint=view.best_checkpoint,
         steps=row.total_batches,
         progress=row.progress if math.isfinite(row.progress) else 0.0,

@@ -23,7 +23,7 @@ from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
-from trainmaster.master.values.search_goal import SearchGoal
+from trainmaster.master.values.search import SearchGoal
 
 GOES_ON, STOPPED, TOP, FAILED = "goes on", "stopped", "top", "failed"
 
