@@ -23,9 +23,9 @@ from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.master.admission.read_turns import BURST, READS, ReadTurns
 from trainmaster.master.admission.strangers import MOST_STRANGERS, STRANGERS_OF_ADDRESS
 from trainmaster.master.api import live
-from trainmaster.master.db.access import RoleAssignment
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
+from trainmaster.master.db.organisation import RoleAssignment
 from trainmaster.master.services import live_changes
 from trainmaster.master.services.store import Store
 

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 import trainmaster.master
-from trainmaster.cli.story import SENTENCES, sentence
+from trainmaster.cli.trial import SENTENCES, sentence
 from trainmaster.client.models import StoryEvent
 from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials

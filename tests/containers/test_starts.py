@@ -28,7 +28,7 @@ from trainmaster.containers import (
 )
 from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_TOOL, NOT_FETCHED, OLD_PYTHON
 from trainmaster.containers.engines import NO_INIT
-from trainmaster.containers.forwarded import FORWARDED
+from trainmaster.containers.script import FORWARDED
 from trainmaster.dispatchers.base import SharedFile
 from trainmaster.dispatchers.cluster.folder import JobFolder
 from trainmaster.dispatchers.conformance import programs

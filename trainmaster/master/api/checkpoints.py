@@ -1,16 +1,22 @@
-"""Endpoints for existing checkpoints: get them, change their metadata, remove their files."""
+"""Endpoints for checkpoints: download, metadata, removal of files, and the tables of the web page."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header
+from fastapi.responses import StreamingResponse
 
 from trainmaster.master.api.schemas.entities import Checkpoint
 from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.http.messages import Body, Shape
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.removal import checkpoint_files
+from trainmaster.master.services.removal.checkpoint_files import Form
+from trainmaster.master.services.views import checkpoint_table
 from trainmaster.master.values.stored import Json
 
-router = APIRouter(prefix="/api/v1/checkpoints", tags=["checkpoints"])
+router = APIRouter(tags=["checkpoints"])
 
 
 class CheckpointAnswer(Shape):
@@ -30,21 +36,21 @@ class PostMetadata(Body):
     checkpoint: Json
 
 
-@router.delete("")
+@router.delete("/api/v1/checkpoints")
 def delete(body: DeleteCheckpoints, master: UsesMaster, caller: UserCaller) -> Json:
     """Delete checkpoints: their files are removed soon; lists still show them as deleted."""
     master.checkpoints.remove(caller, body.checkpoint_uuids)
     return {}
 
 
-@router.post("/rm")
+@router.post("/api/v1/checkpoints/rm")
 def remove_files(body: RemoveFiles, master: UsesMaster, caller: UserCaller) -> Json:
     """Remove files that match; without patterns the lists of files are read again."""
     master.checkpoints.remove(caller, body.checkpoint_uuids, body.checkpoint_globs)
     return {}
 
 
-@router.post("/{checkpoint_uuid}/metadata")
+@router.post("/api/v1/checkpoints/{checkpoint_uuid}/metadata")
 def set_metadata(checkpoint_uuid: str, body: PostMetadata, master: UsesMaster, caller: UserCaller) -> CheckpointAnswer:
     metadata = body.checkpoint.get("metadata")
     if not isinstance(metadata, dict):
@@ -52,3 +58,45 @@ def set_metadata(checkpoint_uuid: str, body: PostMetadata, master: UsesMaster, c
     master.checkpoints.set_metadata(caller, checkpoint_uuid, metadata)
     view = master.trials.get_checkpoint(checkpoint_uuid)
     return CheckpointAnswer(checkpoint=Checkpoint.of(view.row, view.trial, view.config))
+
+
+FORMS: dict[str, Form] = {"application/gzip": "tgz", "application/x-tar": "tar", "application/zip": "zip"}
+ENDINGS: dict[Form, str] = {"tgz": "tar.gz", "tar": "tar", "zip": "zip"}
+
+
+@router.get("/checkpoints/{checkpoint_uuid}", response_class=StreamingResponse)
+def download(
+    checkpoint_uuid: str, master: UsesMaster, caller: UserCaller, accept: Annotated[str, Header()] = "*/*"
+) -> StreamingResponse:
+    """Download a checkpoint's files, for users who cannot reach its storage: as a gzipped tar, or as `Accept` asks for.
+
+    The media types are application/gzip, application/x-tar and application/zip. Outside of `/api/v1`, as in Determined.
+    """
+    asked = [entry.partition(";")[0].strip() for entry in accept.split(",")]
+    kind = next((kind for kind in asked if kind in FORMS), "application/gzip")
+    folder = master.checkpoint_archives.open_folder(checkpoint_uuid)
+    name = f"{checkpoint_uuid}.{ENDINGS[FORMS[kind]]}"
+    saved = {"Content-Disposition": f'attachment; filename="{name}"'}
+    pieces = checkpoint_files.archive(folder, FORMS[kind])
+    return StreamingResponse(master.threads.pieces(caller, pieces), media_type=kind, headers=saved)
+
+
+class CheckpointTable(Shape):
+    """`rows`: values in the order of `columns`, the newest first; times are seconds since 1970."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+
+
+@router.get("/api/x1/experiments/{experiment_id}/checkpoints")
+def of_experiment(experiment_id: int, master: UsesMaster, caller: UserCaller) -> CheckpointTable:
+    return _answer(master.checkpoint_table.read(experiment_id=experiment_id))
+
+
+@router.get("/api/x1/trials/{trial_id}/checkpoints")
+def of_trial(trial_id: int, master: UsesMaster, caller: UserCaller) -> CheckpointTable:
+    return _answer(master.checkpoint_table.read(trial_id=trial_id))
+
+
+def _answer(rows: Any) -> CheckpointTable:
+    return CheckpointTable(columns=list(checkpoint_table.COLUMNS), rows=[list(row) for row in rows])

@@ -7,15 +7,50 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from trainmaster.master.api.schemas.logs import LogBins, LogWindow, WindowLine
+from trainmaster.master.api.schemas.views import LogLine
 from trainmaster.master.api.tasks import Filter
 from trainmaster.master.api.trial_views import log_line
 from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.http.messages import Shape
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.logs.log_store import StoredLine
 from trainmaster.master.services.views.log_window import Find, LogExcerpt, LogPlace
+
+
+class WindowLine(LogLine):
+    """`cut`: how many characters are left out at the end of `text`."""
+
+    cut: int
+
+
+class LogBins(Shape):
+    """Counts by position: each bin stands for an equal share of the lines. `matches` is null without a search."""
+
+    lines: list[int]
+    warnings: list[int]
+    errors: list[int]
+    matches: list[int] | None
+
+
+class LogWindow(Shape):
+    """A few lines of a task's log. `position`: of the first one among the `total` that fit the filter, from 0.
+    `newest`: the id up to which lines are counted. `began`: the time of the log's first line. `focus`: the line that
+    the window is around; null at the end, or where nothing was found. `matched`: those of the lines that the search
+    finds. `match`: the number, from 1, of the match in focus among the `matches`; both are null without `bins`."""
+
+    lines: list[WindowLine]
+    position: int
+    total: int
+    newest: int
+    began: float | None
+    focus: int | None
+    match: int | None
+    matches: int | None
+    matched: list[int]
+    bins: LogBins | None
+
 
 router = APIRouter(prefix="/api/x1", tags=["tasks"])
 MOST = 1000  # lines before a place, and behind it

@@ -12,13 +12,14 @@ from trainmaster.master.api.policies import shown_message
 from trainmaster.master.api.schemas.entities import Pagination, ResourcePool
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.http.dependencies import ServedMaster, UserCaller, UsesMaster, stranger
-from trainmaster.master.http.messages import Shape, rfc3339
+from trainmaster.master.http.messages import Body, Shape, rfc3339
 from trainmaster.master.http.parameters import Descending, Scheduled
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.paging import cut
 from trainmaster.master.services.resources import job_queue
+from trainmaster.master.services.scheduling.queue_control import QueueChange
 from trainmaster.version import API_VERSION
 
 router = APIRouter()
@@ -227,3 +228,24 @@ def _job(job: job_queue.QueuedJob, *, whole: bool) -> dict[str, Any]:
         "explanation": job.explanation,
     }
     return {"full": {**limited, **more}}
+
+
+class QueueControl(Body):
+    job_id: str
+    priority: int | None = None
+    weight: float | None = None
+    resource_pool: str | None = None
+    ahead_of: str | None = None
+    behind_of: str | None = None
+
+
+class UpdateJobQueue(Body):
+    updates: list[QueueControl] = []  # noqa: RUF012
+
+
+@router.post("/api/v1/job-queues", tags=["queue"])
+def update_job_queue(body: UpdateJobQueue, master: UsesMaster, caller: UserCaller) -> dict[str, Any]:
+    """Change priority, weight, pool and position of jobs, one after the other."""
+    wanted = [QueueChange(**update.model_dump()) for update in body.updates]
+    master.queue_control.change(caller, wanted)
+    return {}

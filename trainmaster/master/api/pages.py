@@ -13,10 +13,10 @@ import hmac
 import html
 import secrets
 from typing import Literal
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from trainmaster.master.api.auth import LoginAnswer, LoginRequest, enter
@@ -240,3 +240,11 @@ def _set_session(request: Request, answer: Response, given: LoginAnswer) -> None
         # No path: see above. Starlette's own always has one.
         cookie = f"{name}={word}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}"
         answer.headers.append("Set-Cookie", cookie)
+
+
+@router.get("/det/interactive/{task_id}/{rest:path}", response_class=RedirectResponse, status_code=307)
+async def interactive(task_id: str, rest: str) -> RedirectResponse:
+    """Redirect a browser that Determined's client opens to the task's own pages. The rest of the path holds its kind,
+    name and pool, which Determined's page shows meanwhile."""
+    del rest
+    return redirect(f"/proxy/{quote(task_id, safe='')}/", 307)

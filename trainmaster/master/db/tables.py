@@ -39,7 +39,7 @@ from trainmaster.master.values.search import SearchResult
 from trainmaster.master.values.storage import StorageRef
 from trainmaster.master.values.stored import Json
 from trainmaster.master.values.tasks import ServiceAddress
-from trainmaster.master.values.validation import Validation
+from trainmaster.master.values.validation import StoredValidation
 
 Time = dt.datetime
 
@@ -272,8 +272,8 @@ class Trial(Base):
     progress: Mapped[float] = mapped_column(default=0.0)
     total_batches: Mapped[int] = mapped_column(BigInteger, default=0)
     summary_metrics: Mapped[Json] = mapped_column(default=dict)  # {group: {name: {"count", "min", ...}}}
-    latest_validation: Mapped[Validation | None]
-    best_validation: Mapped[Validation | None]
+    latest_validation: Mapped[StoredValidation | None]
+    best_validation: Mapped[StoredValidation | None]
     searcher_metric: Mapped[float | None]  # best value of the searcher's metric
     latest_checkpoint: Mapped[uuid.UUID | None]
     warm_start: Mapped[uuid.UUID | None]  # another trial's checkpoint, which it loads while it has none

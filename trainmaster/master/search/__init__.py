@@ -7,9 +7,8 @@ Pure and deterministic. `Search` is the interface for the services; `simulate` i
 from __future__ import annotations
 
 from trainmaster.master.search.actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
-from trainmaster.master.search.events import SearchEvent
 from trainmaster.master.search.method import Arrival, BracketRanking, RungRanking
-from trainmaster.master.search.search import Search
+from trainmaster.master.search.search import Search, SearchEvent
 from trainmaster.master.search.simulate import simulate
 
 __all__ = [

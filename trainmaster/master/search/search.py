@@ -8,15 +8,28 @@ import math
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainmaster.master.search.actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
-from trainmaster.master.search.events import SearchEvent
 from trainmaster.master.search.hyperparameters import sample
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import Arrival, BracketRanking, Method, ValidationReport, When
 from trainmaster.master.search.methods import make_method
 from trainmaster.master.values.search import SearchGoal
+
+
+class SearchEvent(NamedTuple):
+    """Something that changed a search. `trial` is the trial's number, 0, 1, ... in order of creation."""
+
+    kind: str  # validation, progress, or how the trial ended: EXITED or an ExitReason
+    trial: int
+    value: float | None = None
+    """Of a validation the searcher's metric, signed so that smaller is better, None where there is no usable number;
+    of progress the fraction, 0..1."""
+    time: float | None = None  # of a validation, in units of the time metric
+    complaint: str = ""  # why a validation has no value
+    actions: int = 0  # how many actions it led to, by which a replay is checked
+
 
 SNAPSHOT_VERSION = 1
 EXITED = "EXITED"  # the end of a trial for no other reason

@@ -17,7 +17,7 @@ from trainmaster.master.values.observed import ObservedJob
 from trainmaster.master.values.search import SearchResult
 from trainmaster.master.values.storage import StorageRef
 from trainmaster.master.values.tasks import ServiceAddress, ShellKeys, ShownEvents
-from trainmaster.master.values.validation import Validation
+from trainmaster.master.values.validation import StoredValidation
 from trainmaster.master.values.webhooks import TriggerCondition
 
 
@@ -71,6 +71,6 @@ _KINDS: tuple[type[Any], ...] = (
     ShellKeys,
     ShownEvents,
     TriggerCondition,
-    Validation,
+    StoredValidation,
 )
 COLUMNS: dict[Any, TypeEngine[Any]] = {kind: ValueColumn(kind) for kind in _KINDS}

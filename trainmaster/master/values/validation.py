@@ -9,13 +9,13 @@ from typing import Any
 from trainmaster.master.values.stored import StoredJson
 
 
-class Validation(StoredJson):
+class StoredValidation(StoredJson):
     """The metrics after a number of steps, stored in Determined's form, in which the API shows them."""
 
     STEPS = "totalBatches"
 
     @classmethod
-    def of(cls, steps: int, at: dt.datetime, metrics: Mapping[str, Any]) -> Validation:
+    def of(cls, steps: int, at: dt.datetime, metrics: Mapping[str, Any]) -> StoredValidation:
         time = at.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return cls({cls.STEPS: steps, "endTime": time, "metrics": {"avgMetrics": dict(metrics)}})
 

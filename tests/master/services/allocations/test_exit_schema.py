@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.master.services.allocations.exit_schema import LONGEST_TEXT, checked
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.ingest.exits import LONGEST_TEXT, checked
 
 GOOD: dict[str, Any] = {
     "version": 1,

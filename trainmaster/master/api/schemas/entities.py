@@ -16,7 +16,7 @@ from trainmaster.master.services.paging import Window
 from trainmaster.master.values.configs import StoredConfig
 from trainmaster.master.values.observed import ObservedJob
 from trainmaster.master.values.stored import Json
-from trainmaster.master.values.validation import Validation
+from trainmaster.master.values.validation import StoredValidation
 
 
 class Pagination(Shape):
@@ -388,5 +388,5 @@ def checkpoint_workload(row: tables.Checkpoint) -> Json:
     }
 
 
-def _workload(stored: Validation | None) -> Json | None:
+def _workload(stored: StoredValidation | None) -> Json | None:
     return {**stored.to_json(), "numInputs": 0} if stored else None

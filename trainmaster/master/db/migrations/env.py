@@ -3,11 +3,9 @@
 from alembic import context
 
 from trainmaster.master.db import (  # noqa: F401 - their tables are to be known
-    access,
     compacted,
     model_registry,
     organisation,
-    policies,
     searches,
     standalone,
     upkeep,

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db import changes
-from trainmaster.master.db.access import Group, GroupMember
+from trainmaster.master.db.organisation import Group, GroupMember
 from trainmaster.master.db.tables import User
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission

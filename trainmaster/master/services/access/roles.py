@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db import changes
-from trainmaster.master.db.access import Group, RoleAssignment
+from trainmaster.master.db.organisation import Group, RoleAssignment
 from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services.access import groups
 from trainmaster.master.services.access.groups import Groups, GroupView

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.config.names import only_dots
 from trainmaster.master.db import changes
-from trainmaster.master.db.access import RoleAssignment, UserSetting
+from trainmaster.master.db.organisation import RoleAssignment, UserSetting
 from trainmaster.master.db.tables import User, UserSession
 from trainmaster.master.services.access.accounts import Account, check_account
 from trainmaster.master.services.access.identity import ACCESS_TOKEN, SESSION, SESSIONS, Caller, digest, hash_password

@@ -18,7 +18,7 @@ from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
 from trainmaster.master.values.storage import StorageRef
 from trainmaster.master.values.stored import Json
-from trainmaster.master.values.validation import Validation
+from trainmaster.master.values.validation import StoredValidation
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RecordContext:
     allocation: Allocation
 
 
-def no_number(validation: Validation | None, name: str) -> str | None:
+def no_number(validation: StoredValidation | None, name: str) -> str | None:
     """Return the searcher's metric of a validation, as trials keep it, where that is NaN or infinite."""
     shown = validation.metrics.get(name) if validation else None
     return shown if isinstance(shown, str) and shown in metric_reports.SPECIAL else None

@@ -34,7 +34,7 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.metrics.metric_reports import MAX_STEPS, MetricReport, better, number
 from trainmaster.master.values.stored import Json
-from trainmaster.master.values.validation import Validation
+from trainmaster.master.values.validation import StoredValidation
 
 MAX_INTEGER = 10**300  # what still is a float
 
@@ -281,9 +281,11 @@ def _recount(session: Session, trial: Trial, metric: str, smaller: bool) -> None
     latest = session.execute(validations.order_by(m.id.desc()).limit(1)).first()
     best = session.execute(ranked.limit(1)).first()
     trial.latest_validation = (
-        Validation.of(latest.steps, latest.at, latest.metrics["validation_metrics"]) if latest else None
+        StoredValidation.of(latest.steps, latest.at, latest.metrics["validation_metrics"]) if latest else None
     )
-    trial.best_validation = Validation.of(best.steps, best.at, best.metrics["validation_metrics"]) if best else None
+    trial.best_validation = (
+        StoredValidation.of(best.steps, best.at, best.metrics["validation_metrics"]) if best else None
+    )
     trial.searcher_metric = number(best.metrics["validation_metrics"][metric]) if best else None
 
 
@@ -296,7 +298,7 @@ def _union(first: Json, second: Json) -> Json:
 
 
 def _note_validation(trial: Trial, report: MetricReport, values: Json, metric: str, smaller: bool) -> None:
-    trial.latest_validation = Validation.of(report.steps, report.at, values)
+    trial.latest_validation = StoredValidation.of(report.steps, report.at, values)
     value = number(values.get(metric))
     if value is not None and math.isfinite(value) and better(value, trial.searcher_metric, smaller):
         trial.searcher_metric = value

@@ -16,7 +16,7 @@ from trainmaster.config.messages import ConfigError
 from trainmaster.config.policies import Policy
 from trainmaster.config.secrets import MASK, masked, masks, unmasked
 from trainmaster.config.task import TaskConfig
-from trainmaster.master.db.policies import ClusterMessage, ConfigPolicy
+from trainmaster.master.db.organisation import ClusterMessage, ConfigPolicy
 from trainmaster.master.db.tables import Workspace
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now

@@ -15,9 +15,8 @@ from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.config.source import Document
 from trainmaster.config.storage import incomplete
 from trainmaster.config.validation import check
-from trainmaster.master.db.access import RoleAssignment
 from trainmaster.master.db.model_registry import Model, ModelVersion
-from trainmaster.master.db.organisation import WorkspacePin
+from trainmaster.master.db.organisation import RoleAssignment, WorkspacePin
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, User, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services import bounds

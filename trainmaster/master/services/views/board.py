@@ -33,7 +33,7 @@ from trainmaster.master.services.views.curves import CurveGrid
 from trainmaster.master.services.views.experiment_table import LONGEST_TEXT, cell
 from trainmaster.master.values.observed import ObservedJob
 from trainmaster.master.values.search import SearchGoal
-from trainmaster.master.values.validation import Validation
+from trainmaster.master.values.validation import StoredValidation
 
 BASE = (
     "id",
@@ -178,7 +178,7 @@ def _trials(session: Session, row: Experiment, goal: SearchGoal) -> Sequence[Any
             t.stop,
             t.hparams,
             t.searcher_metric.label("best"),
-            t.best_validation[Validation.STEPS].label("best_steps"),
+            t.best_validation[StoredValidation.STEPS].label("best_steps"),
             validations[goal.metric]["last"].label("last"),
             validations[goal.units]["max"].label("units"),
             t.total_batches,
