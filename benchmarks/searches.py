@@ -119,11 +119,11 @@ def told(search: Running, event: lifecycle.Event) -> tuple[float, Sample]:
 
     def left() -> bool:
         with search.master.store.autocommit() as session:
-            return session.get_one(Experiment, search.experiment_id).tell_due
+            return session.get_one(Experiment, search.experiment_id).propagation_due
 
     answer, steps = timed(command), []
     while left():
-        steps.append(timed(lambda: search.master.propagation.tell_trials(Retries())))
+        steps.append(timed(lambda: search.master.propagation.propagate(Retries())))
     return answer, Sample(steps or [0.0], tails=(0.99,))
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.api.http import Answer, Api
 from tests.support.api.jobs import Job, config, jobs_of
 from tests.support.master import MasterProcess, wait_for
-from trainmaster.master.services.orchestration.experiment_orchestrator import TOLD_AT_ONCE
+from trainmaster.master.services.orchestration.experiment_orchestrator import PROPAGATION_BATCH
 
 COUNT = 12
 
@@ -73,7 +73,7 @@ def test_a_stranger_among_them_is_refused_and_the_others_are_served(jobs: list[J
 def test_more_trials_than_one_transaction_takes_are_killed_by_one_request(
     user: Api, experiment: Callable[..., int]
 ) -> None:
-    count = TOLD_AT_ONCE * 2 + 1
+    count = PROPAGATION_BATCH * 2 + 1
     searcher = {"name": "random", "metric": "loss", "max_trials": count, "max_concurrent_trials": count}
     path = f"/api/v1/experiments/{experiment(config(searcher=searcher))}"
     assert user.post(f"{path}/kill").status == 200

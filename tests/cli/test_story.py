@@ -48,8 +48,8 @@ def test_an_event_is_a_sentence(event: tuple[str, ...], expected: str) -> None:
         (Preempt("paused"), "the running attempt is asked to save its work and leave: paused"),
         (trials.Finish(State.COMPLETED, None, ""), "the trial ends as COMPLETED"),
         (experiments.Finish(State.CANCELED, "asked by ann."), "the experiment ends as CANCELED: asked by ann"),
-        (experiments.Tell(trials.Stop(trials.StopCause.SEARCHER, "rung 1")), "its trials are stopped: rung 1"),
-        (experiments.Tell(trials.Activate()), "its trials go on"),
+        (experiments.Propagate(trials.Stop(trials.StopCause.SEARCHER, "rung 1")), "its trials are stopped: rung 1"),
+        (experiments.Propagate(trials.Activate()), "its trials go on"),
     ],
 )
 def test_a_decision_is_a_sentence(decision: trials.Decision | experiments.Decision, expected: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.policies import Policy, governed
-from trainmaster.config.task import TaskConfig, parse_task, seconds_of
+from trainmaster.config.task import TaskConfig, parse_task, seconds_of, task_document
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_what_is_no_duration(text: str) -> None:
 
 
 def test_the_defaults_of_determined() -> None:
-    config = parse_task({}).to_json()
+    config = parse_task(task_document({})).to_json()
     assert (config["resources"]["slots"], config["notebook_idle_type"]) == (1, "kernels_or_terminals")
     assert TaskConfig.from_json(config).to_json() == config
 
@@ -39,7 +39,7 @@ def test_the_first_default_counts_and_keys_of_experiments_are_left_out() -> None
         "checkpoint_storage": {"type": "shared_fs", "host_path": "/ckpt"},
         "log_policies": [],
     }
-    config = parse_task(given, defaults=[template, site])
+    config = parse_task(task_document(given), defaults=[template, site])
     assert (config.resources.slots, config.resources.priority, config.resources.shm_size) == (2, 3, 1)
     assert [(mount.host_path, mount.container_path) for mount in config.bind_mounts] == [("/a", "/data"), ("/c", "/c")]
     assert config.environment.environment_variables.cpu == ["A=1"]
@@ -59,17 +59,17 @@ def test_the_first_default_counts_and_keys_of_experiments_are_left_out() -> None
 )
 def test_errors_have_their_line(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_task(text)
+        parse_task(task_document(text))
     assert words in str(caught.value)
 
 
 def test_policies_govern_tasks_as_they_do_experiments() -> None:
     policy = Policy("the site", {"work_dir": "/site", "resources": {"slots": 1}}, {"resources": {"max_slots": 4}})
-    found = governed(parse_task({"work_dir": "/mine", "resources": {"slots": 3}}), [policy])
+    found = governed(parse_task(task_document({"work_dir": "/mine", "resources": {"slots": 3}})), [policy])
     assert isinstance(found, TaskConfig)
     assert (found.work_dir, found.resources.slots) == ("/site", 1)
     strict = Policy("the site", None, {"resources": {"max_slots": 2}, "priority_limit": 10})
     with pytest.raises(ConfigError, match=r"resources.slots is 3, and the site allows 2"):
-        governed(parse_task({"resources": {"slots": 3}}), [strict])
+        governed(parse_task(task_document({"resources": {"slots": 3}})), [strict])
     with pytest.raises(ConfigError, match=r"priority is 5"):
-        governed(parse_task({"resources": {"slots": 1, "priority": 5}}), [strict])
+        governed(parse_task(task_document({"resources": {"slots": 1, "priority": 5}})), [strict])

@@ -32,7 +32,7 @@ from trainmaster.client.session_calls import hashed
 from trainmaster.config.master import parse_master
 from trainmaster.master import main
 from trainmaster.master.http.guard import Behind, Guard
-from trainmaster.master.services.access.identity import Alive, Identities
+from trainmaster.master.services.access.identity import Identities, ValidCredentials
 from trainmaster.master.services.store import Store
 
 PAGE = {"X-Trainmaster": "page"}
@@ -330,9 +330,9 @@ def test_many_open_connections_are_one_question() -> None:
     """What the database is asked does not grow with what is open."""
     asked: list[tuple[int, int]] = []
 
-    def look(_: object, sessions: set[int], users: set[int], attempts: set[str]) -> Alive:
+    def look(_: object, sessions: set[int], users: set[int], attempts: set[str]) -> ValidCredentials:
         asked.append((len(sessions), len(users)))
-        return Alive(frozenset(users), frozenset(sessions - {7}), frozenset(attempts - {"ended"}))
+        return ValidCredentials(frozenset(users), frozenset(sessions - {7}), frozenset(attempts - {"ended"}))
 
     async def main() -> None:
         guard = Guard(bind(cast(Store, None)))
@@ -348,7 +348,7 @@ def test_many_open_connections_are_one_question() -> None:
             assert not lives.is_set()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Identities, "still_there", look)
+        patched.setattr(Identities, "valid_credentials", look)
         asyncio.run(main())
     assert asked[0] == (50, 2)
     assert asked[1][1] == 2

@@ -1,7 +1,6 @@
 """Models the `limits` section: maximum sizes and rates of users, requests, configurations, searches and jobs.
 
-Services have the limits in their settings; code without settings (the YAML reader, the models of requests) calls
-`in_force`.
+Services have the limits in their settings, sessions in `info`, requests in their context. The client uses DEFAULTS.
 
 The defaults are larger than ordinary work needs. The error for a limit is made by `excess`: it names the amount, what
 is allowed, and the key that an administrator can raise."""
@@ -61,7 +60,7 @@ class Limits(Section):
     """Lists and objects inside each other in reports, metadata and the like."""
 
     conditions: _Count = 500
-    """Conditions of a filter, columns of a sort or of a list, parts of a column's path."""
+    """Conditions of a filter, columns of a sort or of a list."""
     ids: _Count = 20_000
     """Ids in one request."""
     name: _Count = 1_000
@@ -149,14 +148,4 @@ class Limits(Section):
         return self.excess(key, what, found) if found > getattr(self, key) else None
 
 
-_in_force = [Limits()]
-
-
-def in_force() -> Limits:
-    """Return the limits of this process: those of a master's configuration, elsewhere the defaults."""
-    return _in_force[0]
-
-
-def enforce(limits: Limits) -> None:
-    """Set the limits of this process."""
-    _in_force[0] = limits
+DEFAULTS = Limits()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from trainmaster.config.experiment import ExperimentConfig, incomplete
+from trainmaster.config.limits import DEFAULTS, Limits
 from trainmaster.config.merge import merge
 from trainmaster.config.messages import Complaint, ConfigError
 from trainmaster.config.shapes import Natural, Section, Whole
@@ -46,34 +47,35 @@ class Policy:
     constraints: Mapping[str, Any] | None = None
 
 
-def parse_policy(text: str, *, experiments: bool = True) -> Policy:
+def parse_policy(text: str, *, experiments: bool = True, limits: Limits = DEFAULTS) -> Policy:
     """Parse a policy file.
 
     Args:
         text: YAML.
         experiments: Whether it applies to experiments; else to commands, notebooks, shells and TensorBoards.
+        limits: Of the size of the text.
 
     Raises:
         ConfigError: All errors, in the order of the file.
     """
-    document = read(text, SOURCE)
+    document = read(text, SOURCE, limits)
     complaints = [
         document.complain((key,), f"unknown key; the keys here are {INVARIANT}, {CONSTRAINTS}")
         for key in document.data
         if key not in (INVARIANT, CONSTRAINTS)
     ]
-    invariant, limits = document.data.get(INVARIANT), document.data.get(CONSTRAINTS)
-    for key, value in ((INVARIANT, invariant), (CONSTRAINTS, limits)):
+    invariant, constraints = document.data.get(INVARIANT), document.data.get(CONSTRAINTS)
+    for key, value in ((INVARIANT, invariant), (CONSTRAINTS, constraints)):
         if value is not None and not isinstance(value, dict):
             complaints.append(document.complain((key,), "a mapping (key: value) is wanted"))
     model = ExperimentConfig if experiments else TaskConfig
     if not complaints and invariant is not None:
         complaints += _below(INVARIANT, check(model, invariant, _part(document, INVARIANT))[1], document)
-    if not complaints and limits is not None:
-        complaints += _below(CONSTRAINTS, check(Constraints, limits, _part(document, CONSTRAINTS))[1], document)
-    if not complaints and invariant is None and limits is None:
+    if not complaints and constraints is not None:
+        complaints += _below(CONSTRAINTS, check(Constraints, constraints, _part(document, CONSTRAINTS))[1], document)
+    if not complaints and invariant is None and constraints is None:
         complaints.append(Complaint((), f"holds neither {INVARIANT} nor {CONSTRAINTS}", source=SOURCE))
-    policy = Policy("this file", invariant, limits)
+    policy = Policy("this file", invariant, constraints)
     if not complaints and invariant is not None:
         complaints += [document.complain((INVARIANT,), word) for word in _refused(policy, invariant)]
     if complaints:

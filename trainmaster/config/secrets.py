@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.source import read, write
 
@@ -149,10 +150,13 @@ def _masks(value: Any, path: str) -> Iterator[str]:
         yield path
 
 
+_STORED = Limits(config=64, config_values=2**31 - 1)  # a stored text was within the limits of its time
+
+
 @lru_cache(maxsize=256)  # many experiments of a list have the same text
 def _masked_text(text: str) -> str:
     try:
-        data = read(text, "experiment.yaml").data
+        data = read(text, "experiment.yaml", _STORED).data
     except ConfigError:
         return text if not _IN_ADDRESS.search(text) else masked_address(text)
     shown = masked(data)

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from trainmaster.config.limits import in_force
+from trainmaster.config.limits import DEFAULTS, Limits
 from trainmaster.config.messages import Complaint, ConfigError, Path
 
 MAX_DEPTH = 100
@@ -62,12 +62,12 @@ class Document:
         return Complaint(path, message, None, None, suggestion, self.source)
 
 
-def read(text: str, source: str) -> Document:
+def read(text: str, source: str, limits: Limits = DEFAULTS) -> Document:
     """Parse one YAML document whose root is a mapping (an empty text is an empty mapping). Raises ConfigError."""
-    _refuse_long(text, source)
+    _refuse_long(limits, text, source)
     _refuse_control_characters(text, source)
     try:
-        node = _compose(text)
+        node = _compose(text, limits)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         context = error.context
@@ -79,7 +79,7 @@ def read(text: str, source: str) -> Document:
         raise ConfigError([complaint], source) from None
     except yaml.YAMLError as error:
         raise ConfigError([Complaint((), f"not valid YAML: {error}", source=source)], source) from None
-    reader = _Reader(source)
+    reader = _Reader(source, limits)
     data = reader.value(node, ()) if node is not None else {}
     if reader.complaints:
         raise ConfigError(reader.complaints, source)
@@ -129,15 +129,18 @@ _Parser: Any = getattr(getattr(yaml, "cyaml", None), "CParser", None)
 class _Composer(yaml.composer.Composer, _Tags):
     """Composes nodes, and stops if they are too many or nested too deeply."""
 
+    _limits: Limits
     _depth = 0
     _nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._depth += 1
         self._nodes += 1
-        if self._depth > MAX_DEPTH or self._nodes > 2 * in_force().config_values:  # keys are nodes too
+        if self._depth > MAX_DEPTH or self._nodes > 2 * self._limits.config_values:  # keys are nodes too
             mark = getattr(self, "peek_event")().start_mark  # noqa: B009 - of the parser beside it
-            what = f"nested more than {MAX_DEPTH} deep" if self._depth > MAX_DEPTH else _too_many("it has")
+            what = (
+                f"nested more than {MAX_DEPTH} deep" if self._depth > MAX_DEPTH else _too_many(self._limits, "it has")
+            )
             raise yaml.composer.ComposerError(None, None, what, mark)
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
@@ -147,7 +150,8 @@ class _Composer(yaml.composer.Composer, _Tags):
 class _PlainLoader(_Composer, yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
     """A loader for PyYAML without libyaml."""
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, limits: Limits) -> None:
+        self._limits = limits
         yaml.reader.Reader.__init__(self, stream)
         yaml.scanner.Scanner.__init__(self)
         yaml.parser.Parser.__init__(self)
@@ -158,7 +162,8 @@ class _PlainLoader(_Composer, yaml.reader.Reader, yaml.scanner.Scanner, yaml.par
 if _Parser is not None:
 
     class _FastLoader(_Composer, _Parser):  # type: ignore[misc]
-        def __init__(self, stream: str) -> None:
+        def __init__(self, stream: str, limits: Limits) -> None:
+            self._limits = limits
             _Parser.__init__(self, stream)
             yaml.composer.Composer.__init__(self)
             _Tags.__init__(self)
@@ -167,26 +172,26 @@ if _Parser is not None:
 _Loader: Any = _PlainLoader if _Parser is None else _FastLoader
 
 
-def _compose(text: str) -> yaml.Node | None:
+def _compose(text: str, limits: Limits) -> yaml.Node | None:
     try:
-        node: yaml.Node | None = _Loader(text).get_single_node()
+        node: yaml.Node | None = _Loader(text, limits).get_single_node()
     except yaml.MarkedYAMLError:
         if len(text) > _SHORT:
             raise
-        node = _PlainLoader(text).get_single_node()  # its messages are more precise
+        node = _PlainLoader(text, limits).get_single_node()  # its messages are more precise
     return node
 
 
-def _too_many(verb: str) -> str:
+def _too_many(limits: Limits, verb: str) -> str:
     return (
-        f"{verb} more than {in_force().config_values} values; write fewer, or ask the administrator for a larger "
+        f"{verb} more than {limits.config_values} values; write fewer, or ask the administrator for a larger "
         "limits.config_values"
     )
 
 
-def check_size(data: object, source: str) -> None:
+def check_size(limits: Limits, data: object, source: str) -> None:
     """Apply the limits for texts to data that arrived as JSON. Raises ConfigError."""
-    left, level = in_force().config_values, [data]
+    left, level = limits.config_values, [data]
     for _ in range(MAX_DEPTH):
         level = [
             inner
@@ -199,12 +204,12 @@ def check_size(data: object, source: str) -> None:
         if not level:
             return
         if left < 0:
-            raise ConfigError([Complaint((), _too_many("it has"), source=source)], source)
+            raise ConfigError([Complaint((), _too_many(limits, "it has"), source=source)], source)
     raise ConfigError([Complaint((), f"nested more than {MAX_DEPTH} deep", source=source)], source)
 
 
-def _refuse_long(text: str, source: str) -> None:
-    most = in_force().config * 2**20
+def _refuse_long(limits: Limits, text: str, source: str) -> None:
+    most = limits.config * 2**20
     size = len(text) if len(text) > most else len(text.encode(errors="replace"))
     if size > most:
         message = (
@@ -232,12 +237,13 @@ def _code(character: str) -> str:
 class _Reader:
     """Converts the nodes of one file to data."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, limits: Limits) -> None:
         self.source = source
+        self._limits = limits
         self.marks: dict[Path, tuple[int, int]] = {}
         self.complaints: list[Complaint] = []
         self._open: set[int] = set()
-        self._left = in_force().config_values
+        self._left = limits.config_values
 
     def value(self, node: yaml.Node, path: Path) -> Any:
         self._count(node, path)
@@ -261,7 +267,7 @@ class _Reader:
         self._left -= 1
         if self._left < 0:
             self.complaints.clear()
-            self._complain(node, path, _too_many("anchors and merge keys expand to"))
+            self._complain(node, path, _too_many(self._limits, "anchors and merge keys expand to"))
             raise ConfigError(self.complaints, self.source)
 
     def _enter(self, node: yaml.Node, path: Path) -> None:

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from trainmaster.config.environment import BindMount, Devices, Environment
 from trainmaster.config.experiment import entrypoint_of
+from trainmaster.config.limits import DEFAULTS, Limits
 from trainmaster.config.merge import merge
 from trainmaster.config.messages import ConfigError, in_words
 from trainmaster.config.shapes import Bytes, Line, Natural, Section, Text, Whole, wrong
@@ -104,20 +105,26 @@ class TaskConfig(WithUserOptions):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-def parse_task(given: str | Mapping[str, Any], *, defaults: Sequence[Mapping[str, Any]] = ()) -> TaskConfig:
+def task_document(given: str | Mapping[str, Any], limits: Limits = DEFAULTS) -> Document:
+    """Return YAML text, or the mapping that a client has parsed from it, as a document. Raises ConfigError for one over
+    its limits."""
+    if isinstance(given, str):
+        return read(given, SOURCE, limits)
+    check_size(limits, given, SOURCE)
+    return Document(SOURCE, dict(given))
+
+
+def parse_task(document: Document, *, defaults: Sequence[Mapping[str, Any]] = ()) -> TaskConfig:
     """Parse the complete configuration of a task.
 
     Args:
-        given: YAML text, or the mapping that a client has parsed from it.
+        document: See `task_document`.
         defaults: Partial configurations for keys that it does not set, most important first; keys that only experiments
             have are skipped.
 
     Raises:
         ConfigError: All errors, in the order of the text.
     """
-    if not isinstance(given, str):
-        check_size(given, SOURCE)
-    document = read(given, SOURCE) if isinstance(given, str) else Document(SOURCE, dict(given))
     config, complaints = check(TaskConfig, document.data, document)
     if config is None:
         raise ConfigError(complaints, SOURCE)

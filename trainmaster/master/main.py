@@ -21,7 +21,6 @@ from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
 from starlette.types import ASGIApp
 
-from trainmaster.config.limits import enforce
 from trainmaster.config.master import Database, MasterConfig
 from trainmaster.master.admission.arrivals import Arrivals, FairListener
 from trainmaster.master.admission.connections import Connections, raise_descriptors
@@ -171,7 +170,7 @@ def _make_master(
     tls: ServedTls | None,
     recent: RecentLog,
 ) -> tuple[ServedMaster, Site]:
-    store = Store(engine, presence)
+    store = Store(engine, presence, config.limits)
     identity_ = bootstrap.prepare(store, _initial_passwords(config, data))
     prefix = f"det-{identity_.cluster_id[:8]}-"
     master_url = config.master_url or url
@@ -207,7 +206,6 @@ def _make_master(
         launch_error=config.launch_error,
         data=data,
     )
-    enforce(config.limits)
     shares = Shares(config.limits.waiting)
     shown = config.model_dump(mode="json", exclude_none=True)
     made = ServedMaster(

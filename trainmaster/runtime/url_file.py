@@ -12,7 +12,7 @@ _LONGEST = 4096  # bytes
 def read_url(path: str, owner: Optional[int] = None) -> Optional[str]:
     """Read the URL in the first line of the file `path`; None when there is none, or when the file cannot be trusted.
 
-    The folder may be one in which everybody can leave files (sticky, like /tmp): believed are a plain file of this
+    The folder may be one in which everybody can leave files (sticky, like /tmp): trusted are a plain file of this
     account, of root, and of `owner`, the account that the master writes it with (its uid as the master saw it).
     """
     try:

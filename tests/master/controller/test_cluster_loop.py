@@ -140,7 +140,7 @@ def test_only_cancellations_that_something_speaks_against_are_asked_about(
     def asked() -> bool:
         return all((attempts.row(name).observed or ObservedJob()).asked for name in (again, refused, named))
 
-    monkeypatch.setattr(allocation, "SETTLE", 0.0)
+    monkeypatch.setattr(allocation, "SETTLE_TIME", 0.0)
     with monkeypatch.context() as undecided:
         undecided.setattr(Endings, "verdicts", lambda *_: iter(()))
         loop.passes_until(asked, "what accounting says")

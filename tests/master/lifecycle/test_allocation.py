@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmaster.master.lifecycle.allocation import (
-    NEVER,
-    PEERS,
-    SECOND_OPINION,
-    SETTLE,
+    ACCOUNTING_WAIT,
+    IMPOSSIBLE_AFTER,
+    PEER_WAIT,
+    SETTLE_TIME,
     Attempt,
     last_line,
     later,
@@ -80,8 +80,8 @@ def test_all_nodes_must_finish_well_but_one_failure_is_enough() -> None:
     assert kind(attempt(record(0), num_nodes=2)) is None
     assert kind(attempt(record(0), record(1), num_nodes=2)) is OutcomeKind.COMPLETED
     failed = attempt(record(1, code=1), num_nodes=2, first_exit_at=NOW)
-    assert verdict(failed, NOW + PEERS - 1, LOST) is None  # the cause may be on the other node
-    outcome = verdict(failed, NOW + PEERS, LOST)
+    assert verdict(failed, NOW + PEER_WAIT - 1, LOST) is None  # the cause may be on the other node
+    outcome = verdict(failed, NOW + PEER_WAIT, LOST)
     assert outcome is not None
     assert outcome.kind is OutcomeKind.FAILED
 
@@ -89,7 +89,7 @@ def test_all_nodes_must_finish_well_but_one_failure_is_enough() -> None:
 def test_the_rank_that_failed_first_is_named_with_its_node() -> None:
     gone = record(0, 1, node_name="n1", failed_rank=1, failed_at=20.0, evidence="Connection reset by peer")
     killed = record(1, 137, node_name="n2", failed_rank=3, failed_at=19.5, evidence="epoch 7")
-    outcome = verdict(attempt(gone, killed, num_nodes=2, first_exit_at=NOW), NOW + SECOND_OPINION, LOST)
+    outcome = verdict(attempt(gone, killed, num_nodes=2, first_exit_at=NOW), NOW + ACCOUNTING_WAIT, LOST)
     assert outcome is not None
     assert outcome.text == (
         "The training code was ended by signal 9 (SIGKILL) in rank 3 on node n2; its last lines: epoch 7"
@@ -117,19 +117,19 @@ def test_leaving_after_an_acknowledged_preemption() -> None:
 def test_a_signal_from_nowhere_waits_for_the_scheduler_to_say_who_sent_it() -> None:
     killed = attempt(record(code=137, signal=9))
     assert kind(killed) is None
-    assert kind(killed, NOW + SECOND_OPINION) is OutcomeKind.FAILED
+    assert kind(killed, NOW + ACCOUNTING_WAIT) is OutcomeKind.FAILED
     for said in (OutcomeKind.CANCELLED, OutcomeKind.WALLTIME, OutcomeKind.OUT_OF_MEMORY, OutcomeKind.INFRASTRUCTURE):
-        assert kind(attempt(record(code=137, signal=9), said=said, ended_seen_at=NOW)) is said
+        assert kind(attempt(record(code=137, signal=9), reported=said, ended_seen_at=NOW)) is said
 
 
 def test_a_request_to_leave_from_the_scheduler_waits_for_what_was_behind_it() -> None:
     left = {"preempt_reason": "scheduler"}  # the runtime reports a SIGTERM so, whoever sent it
     saved = attempt(record(preempted="scheduler", acked=True), **left)
     assert kind(saved) is None
-    assert kind(saved, NOW + SECOND_OPINION) is OutcomeKind.PREEMPTED
-    deleted = {"said": OutcomeKind.CANCELLED, "ended_seen_at": NOW}
+    assert kind(saved, NOW + ACCOUNTING_WAIT) is OutcomeKind.PREEMPTED
+    deleted = {"reported": OutcomeKind.CANCELLED, "ended_seen_at": NOW}
     assert kind(attempt(record(preempted="scheduler", acked=True), **left, **deleted)) is OutcomeKind.CANCELLED
-    done = {"said": OutcomeKind.COMPLETED, "ended_seen_at": NOW - SETTLE}
+    done = {"reported": OutcomeKind.COMPLETED, "ended_seen_at": NOW - SETTLE_TIME}
     assert kind(attempt(record(preempted="scheduler", acked=True), **left, **done)) is OutcomeKind.PREEMPTED
 
 
@@ -138,15 +138,15 @@ def test_a_request_to_leave_from_the_scheduler_waits_for_what_was_behind_it() ->
 def test_a_signal_that_nobody_explains_is_not_charged(left: dict[str, int], noted: str | None) -> None:
     told = attempt(record(**left, preempted="scheduler"), preempt_reason=noted, absent_since=NOW)
     assert kind(told) is None
-    assert kind(told, NOW + SECOND_OPINION) is OutcomeKind.INFRASTRUCTURE
-    failed = attempt(record(**left, preempted="scheduler"), preempt_reason=noted, said=OutcomeKind.FAILED)
-    assert kind(failed, NOW + SECOND_OPINION) is OutcomeKind.INFRASTRUCTURE
+    assert kind(told, NOW + ACCOUNTING_WAIT) is OutcomeKind.INFRASTRUCTURE
+    failed = attempt(record(**left, preempted="scheduler"), preempt_reason=noted, reported=OutcomeKind.FAILED)
+    assert kind(failed, NOW + ACCOUNTING_WAIT) is OutcomeKind.INFRASTRUCTURE
     asked = attempt(record(code=143, signal=15, preempted="scheduler"), preempt_reason="the experiment was paused")
     assert kind(asked) is OutcomeKind.STOPPED
 
 
 def test_a_job_whose_scheduler_took_the_resources_goes_on_elsewhere_unless_it_was_done() -> None:
-    taken = {"said": OutcomeKind.PREEMPTED, "ended_seen_at": NOW - SETTLE}
+    taken = {"reported": OutcomeKind.PREEMPTED, "ended_seen_at": NOW - SETTLE_TIME}
     assert kind(attempt(record(code=137, signal=9), **taken)) is OutcomeKind.PREEMPTED
     assert kind(attempt(record(code=143, signal=15, preempted="scheduler"), **taken)) is OutcomeKind.PREEMPTED
     assert kind(attempt(record(preempted="scheduler", acked=True), **taken)) is OutcomeKind.PREEMPTED
@@ -156,7 +156,7 @@ def test_a_job_whose_scheduler_took_the_resources_goes_on_elsewhere_unless_it_wa
 
 
 def test_a_trial_waits_while_somebody_holds_its_job_unless_its_training_was_done() -> None:
-    later = NOW + 100 * SECOND_OPINION
+    later = NOW + 100 * ACCOUNTING_WAIT
     for left in ((), (record(preempted="scheduler", acked=True),), (record(code=137, signal=9),)):
         assert kind(attempt(*left, held=True), later) is None
         assert kind(attempt(*left, held=True, kill_asked=True, absent_since=NOW), later) in ENDED_BY_US
@@ -175,23 +175,23 @@ def test_the_runtime_knows_of_its_own_memory() -> None:
 
 
 def test_a_runtime_that_was_taken_down_itself_is_not_the_codes_failure() -> None:
-    gone = {"said": OutcomeKind.FAILED, "ended_seen_at": NOW - SETTLE}
+    gone = {"reported": OutcomeKind.FAILED, "ended_seen_at": NOW - SETTLE_TIME}
     assert kind(attempt(**gone)) is OutcomeKind.INFRASTRUCTURE
     assert kind(attempt(leased=False, **gone)) is OutcomeKind.FAILED
     # A signal that nothing of the user's can have caused, before anything of it ran.
     for number, blamed in ((15, OutcomeKind.INFRASTRUCTURE), (9, OutcomeKind.INFRASTRUCTURE), (11, OutcomeKind.FAILED)):
-        assert kind(attempt(leased=False, said_signal=number, **gone)) is blamed
+        assert kind(attempt(leased=False, reported_signal=number, **gone)) is blamed
 
 
 @pytest.mark.parametrize("said", [OutcomeKind.OUT_OF_MEMORY, OutcomeKind.CANCELLED, OutcomeKind.WALLTIME])
 def test_the_schedulers_word_counts_after_a_moment_for_the_runtimes(said: OutcomeKind) -> None:
-    facts = attempt(said=said, ended_seen_at=NOW)
+    facts = attempt(reported=said, ended_seen_at=NOW)
     assert kind(facts) is None
-    assert kind(facts, NOW + SETTLE) is said
+    assert kind(facts, NOW + SETTLE_TIME) is said
 
 
 def test_ended_well_without_a_word_is_not_success() -> None:
-    facts = attempt(said=OutcomeKind.COMPLETED, ended_seen_at=NOW - SETTLE)
+    facts = attempt(reported=OutcomeKind.COMPLETED, ended_seen_at=NOW - SETTLE_TIME)
     assert kind(facts) is OutcomeKind.INFRASTRUCTURE
 
 
@@ -202,9 +202,9 @@ def test_silence_alone_never_ends_a_trial() -> None:
 
 
 def test_a_job_that_can_never_start_is_given_up_after_a_while() -> None:
-    waiting = attempt(leased=False, never_since=NOW, said_text="More nodes than the partition has.")
-    assert verdict(waiting, NOW + NEVER - 1, LOST) is None
-    outcome = verdict(waiting, NOW + NEVER, LOST)
+    waiting = attempt(leased=False, never_since=NOW, reported_text="More nodes than the partition has.")
+    assert verdict(waiting, NOW + IMPOSSIBLE_AFTER - 1, LOST) is None
+    outcome = verdict(waiting, NOW + IMPOSSIBLE_AFTER, LOST)
     assert outcome is not None
     assert outcome.kind is OutcomeKind.REJECTED
     assert outcome.text.endswith("More nodes than the partition has")

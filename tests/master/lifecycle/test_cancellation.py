@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.master.lifecycle.allocation import SECOND_OPINION, SETTLE, Attempt, verdict
+from trainmaster.master.lifecycle.allocation import ACCOUNTING_WAIT, SETTLE_TIME, Attempt, verdict
 from trainmaster.master.lifecycle.cancellation import Cancellation, Doubt, doubt, needs_asking
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.values.exits import ExitRecord
@@ -22,9 +22,9 @@ RESTARTED = replace(RAN, controller_started_at=950.0)
 
 def attempt(known: Cancellation, **facts: object) -> Attempt:
     given = {
-        "said": OutcomeKind.CANCELLED,
-        "said_text": "The job was cancelled (scancel).",
-        "ended_seen_at": NOW - SETTLE,
+        "reported": OutcomeKind.CANCELLED,
+        "reported_text": "The job was cancelled (scancel).",
+        "ended_seen_at": NOW - SETTLE_TIME,
     }
     return Attempt(leased=known.leased_at is not None, cancellation=known, **{**given, **facts})  # type: ignore[arg-type]
 
@@ -74,7 +74,7 @@ def test_what_we_cancelled_needs_no_doubt() -> None:
 def test_where_something_speaks_against_a_person_accounting_has_the_last_word() -> None:
     open_ = replace(AGAIN, asked=False)
     assert verdict(attempt(open_), NOW, 300.0) is None
-    late = verdict(attempt(open_), NOW - SETTLE + SECOND_OPINION, 300.0)
+    late = verdict(attempt(open_), NOW - SETTLE_TIME + ACCOUNTING_WAIT, 300.0)
     assert late is not None
     assert late.kind is OutcomeKind.INFRASTRUCTURE, "accounting that does not answer holds nobody up for ever"
     # Thousands of jobs that somebody removes at once cost no query each.
@@ -93,7 +93,7 @@ TIMES = st.none() | st.floats(0, 2000)
     )
 )
 def test_every_cancellation_is_decided_in_the_end(known: Cancellation) -> None:
-    outcome = verdict(attempt(known), NOW + SECOND_OPINION, 300.0)
+    outcome = verdict(attempt(known), NOW + ACCOUNTING_WAIT, 300.0)
     assert outcome is not None
     assert (outcome.kind is OutcomeKind.CANCELLED) == (doubt(known) is None)
     assert not (known.by_person and needs_asking(known))

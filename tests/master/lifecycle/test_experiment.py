@@ -12,7 +12,7 @@ DONE = e.SearchDone(cancel=False, failure=False, why="all 4 trials are closed")
 def test_pausing_tells_the_trials() -> None:
     after, decisions = e.step(e.Experiment(State.ACTIVE, live=2), e.Pause())
     assert after.state is State.PAUSED
-    assert decisions == (e.Tell(t.Pause()),)
+    assert decisions == (e.Propagate(t.Pause()),)
 
 
 def test_it_ends_when_the_search_is_done_and_no_trial_lives() -> None:
@@ -58,7 +58,7 @@ def test_a_cancelled_experiment_can_still_be_killed() -> None:
     assert experiment.state is State.STOPPING_CANCELED
     experiment, decisions = e.step(experiment, e.Kill())
     assert experiment.state is State.STOPPING_KILLED
-    assert decisions == (e.Tell(t.Stop(t.StopCause.KILL, "the experiment was killed")),)
+    assert decisions == (e.Propagate(t.Stop(t.StopCause.KILL, "the experiment was killed")),)
     experiment, decisions = e.step(experiment, e.TrialsLive(0))
     assert experiment.state is State.CANCELED
 
@@ -89,18 +89,18 @@ def test_a_command_that_does_not_fit_says_the_state(event: e.Event, state: State
 )
 def test_what_trials_are_told_can_be_read_off_the_state(state: State, event: e.Event) -> None:
     """So a wish that is committed reaches them all, whoever carries it on."""
-    experiment, (told,) = e.step(e.Experiment(state, live=3), event)
-    assert isinstance(told, e.Tell)
-    assert e.told(experiment.state, getattr(told.event, "why", "")) == told.event
+    experiment, (decision,) = e.step(e.Experiment(state, live=3), event)
+    assert isinstance(decision, e.Propagate)
+    assert e.event_for(experiment.state, decision.event.why) == decision.event
     live = [state for state in State if not state.terminal and not state.value.startswith("DELET")]
     for one in live:
         trial = t.Trial(one, max_restarts=0, allocated=True)
-        after, decisions = t.step(trial, told.event)
-        assert (one in e.untold(experiment.state)) == (after != trial or bool(decisions))
-        assert after.state not in e.untold(experiment.state)
+        after, decisions = t.step(trial, decision.event)
+        assert (one in e.pending_states(experiment.state)) == (after != trial or bool(decisions))
+        assert after.state not in e.pending_states(experiment.state)
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.CANCELED, State.ERROR, State.DELETING])
 def test_an_experiment_that_has_ended_asks_nothing_of_trials(state: State) -> None:
-    assert e.told(state, "") is None
-    assert not e.untold(state)
+    assert e.event_for(state, "") is None
+    assert not e.pending_states(state)

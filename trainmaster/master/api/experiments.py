@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from pydantic import Field
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import masked
-from trainmaster.config.source import check_size
+from trainmaster.config.source import Document, check_size
 from trainmaster.master.api.schemas.entities import Checkpoint, Experiment, Pagination, Trial
 from trainmaster.master.http import enums
 from trainmaster.master.http.dependencies import AnyCaller, UserCaller, UsesMaster
@@ -22,7 +21,7 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments import experiments, trials
-from trainmaster.master.services.experiments.creation import Order, refusal
+from trainmaster.master.services.experiments.creation import ExperimentRequest, refusal
 from trainmaster.master.services.files.context_archive import ContextFile
 from trainmaster.master.values.stored import Json
 
@@ -79,8 +78,8 @@ class CheckpointsAnswer(Shape):
     pagination: Pagination
 
 
-def order_of(body: CreateRequest) -> Order:
-    return Order(
+def request_of(body: CreateRequest) -> ExperimentRequest:
+    return ExperimentRequest(
         body.config,
         [ContextFile(f.path, f.type, f.content, f.mtime, f.mode) for f in body.model_definition],
         activate=body.activate,
@@ -94,12 +93,12 @@ def order_of(body: CreateRequest) -> Order:
 
 @router.post("/experiments")
 def create(body: CreateRequest, master: UsesMaster, caller: UserCaller) -> CreateAnswer:
-    order = order_of(body)
+    request = request_of(body)
     if body.unmanaged:
-        number, _ = master.unmanaged.create_experiment(caller, order)
+        number, _ = master.unmanaged.create_experiment(caller, request)
         view = master.experiments.get(number)
         return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config.to_json()))
-    made = master.experiment_creation.create(caller, order)
+    made = master.experiment_creation.create(caller, request)
     row = made.row
     if body.validate_only:
         view = experiments.ExperimentView(row, caller.username, None, "", 1, "", (), "QUEUED")
@@ -258,9 +257,9 @@ class PreviewRequest(Body):
 @router.post("/preview-hp-search")
 def preview(body: PreviewRequest, master: UsesMaster, caller: UserCaller) -> Json:
     try:
-        check_size(body.config, "experiment.yaml")
-        text = json.dumps(body.config)  # which is YAML too
-        config = parse_experiment(text, source="experiment.yaml", defaults=master.defaults.of_pool(""))
+        check_size(master.settings.limits, body.config, "experiment.yaml")
+        document = Document("experiment.yaml", body.config)
+        config = parse_experiment(document, defaults=master.defaults.of_pool(""))
     except ConfigError as error:
         raise refusal(error) from None
     resolved = config.to_json()["searcher"]

@@ -15,7 +15,7 @@ from trainmaster.master.http.parameters import Descending, Strings, sort_key, wo
 from trainmaster.master.services.metrics.metric_reports import StoredReport
 from trainmaster.master.services.model_registry import checkpoint_uses, registered_models
 from trainmaster.master.services.model_registry.checkpoint_uses import CheckpointUse
-from trainmaster.master.services.model_registry.registered_models import ModelQuery, ModelView, VersionView, Words
+from trainmaster.master.services.model_registry.registered_models import ModelPatch, ModelQuery, ModelView, VersionView
 from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["models"])
@@ -203,14 +203,14 @@ def list_models(
 
 @router.post("/models")
 def create(body: PostModel, master: UsesMaster, caller: UserCaller) -> ModelAnswer:
-    found = Words(
+    changes = ModelPatch(
         name=body.name,
         description=body.description,
         notes=body.notes,
         labels=body.labels,
         metadata=body.metadata,
     )
-    view = master.registered_models.create(caller, found, body.workspace_id, body.workspace_name)
+    view = master.registered_models.create(caller, changes, body.workspace_id, body.workspace_name)
     return ModelAnswer(model=Model.of(view))
 
 
@@ -222,14 +222,14 @@ def get(model_name: str, master: UsesMaster, caller: UserCaller) -> ModelAnswer:
 
 @router.patch("/models/{model_name}")
 def patch(model_name: str, body: PatchModel, master: UsesMaster, caller: UserCaller) -> ModelAnswer:
-    found = Words(
+    changes = ModelPatch(
         name=body.name,
         description=body.description,
         notes=body.notes,
         labels=body.labels,
         metadata=body.metadata,
     )
-    view = master.registered_models.patch(caller, model_name, found, body.workspace_id, body.workspace_name)
+    view = master.registered_models.patch(caller, model_name, changes, body.workspace_id, body.workspace_name)
     return ModelAnswer(model=Model.of(view))
 
 
@@ -278,8 +278,10 @@ def list_versions(
 
 @router.post("/models/{model_name}/versions")
 def register(model_name: str, body: PostVersion, master: UsesMaster, caller: UserCaller) -> VersionAnswer:
-    found = Words(name=body.name, comment=body.comment, notes=body.notes, labels=body.labels, metadata=body.metadata)
-    view = master.registered_models.register(caller, model_name, body.checkpoint_uuid, found)
+    changes = ModelPatch(
+        name=body.name, comment=body.comment, notes=body.notes, labels=body.labels, metadata=body.metadata
+    )
+    view = master.registered_models.register(caller, model_name, body.checkpoint_uuid, changes)
     return VersionAnswer(model_version=ModelVersion.of(view))
 
 
@@ -292,8 +294,10 @@ def get_version(model_name: str, version: int, master: UsesMaster, caller: UserC
 def patch_version(
     model_name: str, version: int, body: PatchVersion, master: UsesMaster, caller: UserCaller
 ) -> VersionAnswer:
-    found = Words(name=body.name, comment=body.comment, notes=body.notes, labels=body.labels, metadata=body.metadata)
-    view = master.registered_models.patch_version(caller, model_name, version, found)
+    changes = ModelPatch(
+        name=body.name, comment=body.comment, notes=body.notes, labels=body.labels, metadata=body.metadata
+    )
+    view = master.registered_models.patch_version(caller, model_name, version, changes)
     return VersionAnswer(model_version=ModelVersion.of(view))
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from trainmaster.config.secrets import masked
-from trainmaster.master.api.experiments import CreateAnswer, CreateRequest, order_of
+from trainmaster.master.api.experiments import CreateAnswer, CreateRequest, request_of
 from trainmaster.master.api.schemas.entities import Experiment
 from trainmaster.master.api.trials import TrialAnswer, answer_of
 from trainmaster.master.http.dependencies import ServedMaster, UserCaller, UsesMaster
@@ -44,8 +44,8 @@ class PatchTrial(Body):
 
 
 def created(master: ServedMaster, caller: UserCaller, body: CreateRequest, external_id: str | None) -> CreateAnswer:
-    order = order_of(body)
-    number, _ = master.unmanaged.create_experiment(caller, order, external_id)
+    request = request_of(body)
+    number, _ = master.unmanaged.create_experiment(caller, request, external_id)
     view = master.experiments.get(number)
     return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config.to_json()))
 

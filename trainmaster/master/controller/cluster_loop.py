@@ -46,14 +46,14 @@ log = logging.getLogger(__name__)
 
 REPLAY_TURN = 1.0  # seconds that a pass spends on what one job left
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
-PROMPT = 0.02  # seconds that a pass waits for a status query, so that a quick answer is used at once
-COMPANY = 0.1  # debounce, in seconds: schedulers start and end jobs in bursts
-SPACING = 0.4  # seconds between the beginnings of two passes under continuous wake-ups
+INLINE_WAIT = 0.02  # seconds that a pass waits for a status query, so that a quick answer is used at once
+DEBOUNCE = 0.1  # debounce, in seconds: schedulers start and end jobs in bursts
+MIN_PASS_INTERVAL = 0.4  # seconds between the beginnings of two passes under continuous wake-ups
 COLLECT_EVERY = 2.0  # seconds between two searches for folders that are no longer needed
 COLLECTED_AT_ONCE = 20
 ANNOUNCE_DELAY = 30.0  # seconds before a cluster that could not be reached is told the address again
 ENDED_TOGETHER = 50  # attempts of one experiment whose ends are stored in one transaction
-LOOK_SHARE = 20  # a look that took a second is followed by the next one after so many
+POLL_DUTY_CYCLE = 20  # a look that took a second is followed by the next one after so many
 LONGEST_STEP = 5.0  # seconds that one step of a pass may take while others wait
 IDLE_POLL = 5.0  # seconds between two passes without a wake-up
 
@@ -67,10 +67,10 @@ class ClusterLoop:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"cluster-{cluster.name}", daemon=True)
-        self._looker = ThreadPoolExecutor(1, thread_name_prefix=f"look-{cluster.name}")
-        self._look: Future[Snapshot] | None = None  # under way, or not taken in yet
+        self._query_thread = ThreadPoolExecutor(1, thread_name_prefix=f"look-{cluster.name}")
+        self._query: Future[Snapshot] | None = None  # under way, or not taken in yet
         self._observed_at = 0.0
-        self._look_cost = 0.0  # seconds that the last look took, of the cluster and of the database
+        self._query_cost = 0.0  # seconds that the last look took, of the cluster and of the database
         self._asked: dict[str, float] = {}  # vanished jobs that were asked about, and when each is asked about again
         self._unread: dict[str, int] = {}  # how often a folder could not be read
         self._unreachable = ""
@@ -98,7 +98,7 @@ class ClusterLoop:
         self._wake.set()
         self._thread.join()
         self._submits.close()
-        self._looker.shutdown(wait=True, cancel_futures=True)
+        self._query_thread.shutdown(wait=True, cancel_futures=True)
         self._master.wakeups.unsubscribe("controller", self._wake)
         if hub := agent_hub(self._dispatcher):
             hub.follow()
@@ -121,7 +121,7 @@ class ClusterLoop:
                 log.exception("a pass over cluster %s failed; it will be retried", self._cluster.name)
                 self._stop.wait(1.0)
             if self._wake.wait(self._pause()):
-                self._stop.wait(max(COMPANY, began + SPACING - time.monotonic()))
+                self._stop.wait(max(DEBOUNCE, began + MIN_PASS_INTERVAL - time.monotonic()))
 
     def _pause(self) -> float:
         pause = min(IDLE_POLL, self._poll_interval())
@@ -188,17 +188,17 @@ class ClusterLoop:
 
     def _look_if_due(self) -> bool:
         """Return whether the cluster was observed anew. The query itself only fills the backlog."""
-        rest = max(self._poll_interval(), LOOK_SHARE * self._look_cost)
-        due = self._look is None and time.monotonic() - self._observed_at >= rest
+        rest = max(self._poll_interval(), POLL_DUTY_CYCLE * self._query_cost)
+        due = self._query is None and time.monotonic() - self._observed_at >= rest
         # A cluster without jobs of ours is not queried.
         if due and (not self._observed_at or self._removing or self._master.observations.any_live(self._cluster.name)):
             self._observed_at = time.monotonic()
-            self._look = self._looker.submit(self._observe)
-            if wait([self._look], PROMPT).not_done:
-                self._look.add_done_callback(lambda _: self._wake.set())
-        if self._look is not None and self._look.done():
-            look, self._look = self._look, None
-            self._take_look(look)
+            self._query = self._query_thread.submit(self._observe)
+            if wait([self._query], INLINE_WAIT).not_done:
+                self._query.add_done_callback(lambda _: self._wake.set())
+        if self._query is not None and self._query.done():
+            look, self._query = self._query, None
+            self._store_observation(look)
         return self._take_backlog()  # in every pass: observations may arrive faster than one of them is worked through
 
     def _observe(self) -> Snapshot:
@@ -206,9 +206,9 @@ class ClusterLoop:
         try:
             return self._master.clusters.observe(self._cluster)
         finally:
-            self._look_cost = time.thread_time() - began
+            self._query_cost = time.thread_time() - began
 
-    def _take_look(self, look: Future[Snapshot]) -> None:
+    def _store_observation(self, look: Future[Snapshot]) -> None:
         try:
             snapshot = look.result()
             quiet = self._master.clusters.capabilities(self._cluster).quiet_period
@@ -219,10 +219,12 @@ class ClusterLoop:
             return
         self._unreachable = ""
         began = time.monotonic()
-        found = self._master.observations.take_snapshot(self._memory, snapshot, quiet, self._dispatcher.traits.waiting)
-        self._look_cost += time.monotonic() - began
-        self._backlog = found.backlog
-        self._remove([*found.doubles, *found.orphans])
+        changes = self._master.observations.take_snapshot(
+            self._memory, snapshot, quiet, self._dispatcher.traits.waiting
+        )
+        self._query_cost += time.monotonic() - began
+        self._backlog = changes.backlog
+        self._remove([*changes.doubles, *changes.orphans])
 
     def _remove(self, unwanted: list[JobRef]) -> None:
         """End jobs without a live attempt. A job that is slow to end is not cancelled again in every pass."""
@@ -241,10 +243,10 @@ class ClusterLoop:
             self._wake.set()
         return True
 
-    def _investigated(self, found: list[endings.Ending]) -> list[endings.Ending]:
+    def _investigated(self, endings_seen: list[endings.Ending]) -> list[endings.Ending]:
         """Examine jobs that ended without a report of their runtime, or that a person may not have cancelled: their
         files, and the scheduler's accounting. Returns what is known now."""
-        unclear = endings.unclear(found)
+        unclear = endings.unclear(endings_seen)
         ids = {one.allocation_id for one in unclear}
         self._asked = {allocation_id: at for allocation_id, at in self._asked.items() if allocation_id in ids}
         in_time = self._for_a_while()
@@ -255,13 +257,13 @@ class ClusterLoop:
                 self._investigate(by_id[allocation_id])
 
         self._patience.each("examining the end of", by_id, investigate)
-        return self._master.endings.ending(self._cluster.name) if unclear else found
+        return self._master.endings.ending(self._cluster.name) if unclear else endings_seen
 
     def _investigate(self, one: endings.Unclear) -> None:
         allocation_id, ref = one.allocation_id, one.ref
         remains = self._read(ref.token, ref.user)
-        told = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
-        if not one.explains or self._was_asked(allocation_id) or (one.said is None and any(told)):
+        taken = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
+        if not one.explains or self._was_asked(allocation_id) or (one.reported is None and any(taken)):
             return
         try:
             words = self._dispatcher.explain(ref)
@@ -288,24 +290,24 @@ class ClusterLoop:
         decided = list(self._master.endings.verdicts(over))
         self._replays = {one.allocation_id: self._replays.get(one.allocation_id) for one in decided}
         # Attempts that left much to read must not delay those that left little.
-        verdicts = {found.allocation_id: found for found in sorted(decided, key=self._spent)}
+        verdicts = {verdict.allocation_id: verdict for verdict in sorted(decided, key=self._spent)}
 
         def conclude(allocation_id: str) -> None:
-            found = verdicts[allocation_id]
-            if not next(in_time) or (not found.complete and not self._replayed(found)):
+            verdict = verdicts[allocation_id]
+            if not next(in_time) or (not verdict.complete and not self._replayed(verdict)):
                 return
-            found = self._charged(found)
-            if not found.leased and (remains := self._read(found.token, found.run_as)) and remains.output_tail:
-                self._master.endings.quote_output(found.allocation_id, remains.output_tail)
-                found = endings.with_cause(found, remains.not_started)
-            self._unread.pop(found.allocation_id, None)
-            if found.experiment_id is not None:
-                together = ends.setdefault(found.experiment_id, {})
-                together[found.allocation_id] = found.outcome
+            verdict = self._charged(verdict)
+            if not verdict.leased and (remains := self._read(verdict.token, verdict.run_as)) and remains.output_tail:
+                self._master.endings.quote_output(verdict.allocation_id, remains.output_tail)
+                verdict = endings.with_cause(verdict, remains.not_started)
+            self._unread.pop(verdict.allocation_id, None)
+            if verdict.experiment_id is not None:
+                together = ends.setdefault(verdict.experiment_id, {})
+                together[verdict.allocation_id] = verdict.outcome
                 if len(together) == ENDED_TOGETHER:
-                    self._end(found.experiment_id, ends.pop(found.experiment_id))
+                    self._end(verdict.experiment_id, ends.pop(verdict.experiment_id))
             else:
-                self._end_alone(found)
+                self._end_alone(verdict)
 
         self._patience.each("the end of", verdicts, conclude)
         for experiment_id, together in ends.items():
@@ -326,14 +328,14 @@ class ClusterLoop:
         if self._submits.limited:
             self._wake.set()
 
-    def _end_alone(self, found: endings.Verdict) -> None:
+    def _end_alone(self, verdict: endings.Verdict) -> None:
         """End an attempt of a standalone task."""
         try:
-            self._master.endings.end(found.allocation_id, found.outcome)
+            self._master.endings.end(verdict.allocation_id, verdict.outcome)
         except DATABASE_UNAVAILABLE:
             raise
         except Exception:  # a bug: logged, and the others do not wait for its fix
-            log.exception("the attempt %s cannot be ended", found.allocation_id)
+            log.exception("the attempt %s cannot be ended", verdict.allocation_id)
 
     def _for_a_while(self) -> Iterator[bool]:
         """Whether this pass has time for another item; the next pass does the rest."""
@@ -344,14 +346,14 @@ class ClusterLoop:
         while True:
             yield False
 
-    def _replayed(self, found: endings.Verdict) -> bool:
+    def _replayed(self, verdict: endings.Verdict) -> bool:
         """Take in what the job wrote and could not deliver, before its end is decided. False: try again later."""
-        allocation_id = found.allocation_id
+        allocation_id = verdict.allocation_id
         replay = self._replays.get(allocation_id)
         if replay is None:
-            replay = self._replays[allocation_id] = Replay(self._master, found)
+            replay = self._replays[allocation_id] = Replay(self._master, verdict)
         try:
-            over = replay.go_on(partial(self._read, found.token, found.run_as), time.monotonic() + REPLAY_TURN)
+            over = replay.go_on(partial(self._read, verdict.token, verdict.run_as), time.monotonic() + REPLAY_TURN)
         except Unread:
             tries = self._unread[allocation_id] = self._unread.get(allocation_id, 0) + 1
             return tries >= READ_TRIES
@@ -362,19 +364,21 @@ class ClusterLoop:
             self._wake.set()
         return over
 
-    def _spent(self, found: endings.Verdict) -> float:
-        replay = self._replays.get(found.allocation_id)
+    def _spent(self, verdict: endings.Verdict) -> float:
+        replay = self._replays.get(verdict.allocation_id)
         return replay.spent if replay is not None else 0.0
 
-    def _charged(self, found: endings.Verdict) -> endings.Verdict:
+    def _charged(self, verdict: endings.Verdict) -> endings.Verdict:
         """Return a job that flooded its folder ended by its own fault, even if something else ended it then."""
-        replay = self._replays.get(found.allocation_id)
+        replay = self._replays.get(verdict.allocation_id)
         if replay is None or not replay.flood:
-            return found
-        self._master.endings.note_flood(found.allocation_id, replay.flood)
-        if found.outcome.kind is not OutcomeKind.INFRASTRUCTURE:
-            return found
-        return replace(found, outcome=replace(found.outcome, kind=OutcomeKind.FAILED, text=replay.flood.rstrip(".")))
+            return verdict
+        self._master.endings.note_flood(verdict.allocation_id, replay.flood)
+        if verdict.outcome.kind is not OutcomeKind.INFRASTRUCTURE:
+            return verdict
+        return replace(
+            verdict, outcome=replace(verdict.outcome, kind=OutcomeKind.FAILED, text=replay.flood.rstrip("."))
+        )
 
     def _collect(self) -> None:
         """Remove the folders of ended jobs once the scheduler no longer lists them."""

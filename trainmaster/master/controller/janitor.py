@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.services.master import Master
-from trainmaster.master.services.orchestration.experiment_orchestrator import TELLING
+from trainmaster.master.services.orchestration.experiment_orchestrator import PROPAGATION
 from trainmaster.master.services.removal.removal import ExperimentRemoval
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Wakeups
@@ -65,8 +65,8 @@ class Janitor:
                 "experiment-loop",
                 wakeups,
                 retries,
-                {"telling trials": lambda: master.propagation.tell_trials(retries)},
-                subject=TELLING,
+                {"propagating states to trials": lambda: master.propagation.propagate(retries)},
+                subject=PROPAGATION,
                 rest=REST_OF_TELLING,
             ),
         )

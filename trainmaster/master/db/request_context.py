@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from trainmaster.config.limits import DEFAULTS, Limits
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -23,8 +25,9 @@ BACKGROUND_SECONDS = 600.0  # seconds, for work outside of requests: compaction,
 class RequestContext:
     """The context of one request; its threads share it (contextvars)."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, limits: Limits = DEFAULTS) -> None:
         self.seconds = seconds  # for each statement
+        self.limits = limits  # for the fields of its body
         self.counted = False  # whether its work is counted as its user's
         self.worked = 0.0  # processor seconds that threads have spent on it
         self.gone = False  # set once the client has disconnected

@@ -210,7 +210,9 @@ class Experiment(Base):
     checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
     context_size: Mapped[int] = mapped_column(default=0)
     gc_due: Mapped[bool] = mapped_column(default=False)  # it has ended or its policy has changed: give up checkpoints
-    tell_due: Mapped[bool] = mapped_column(default=False, server_default=text("false"))  # trials lag behind its state
+    propagation_due: Mapped[bool] = mapped_column(
+        "tell_due", default=False, server_default=text("false")
+    )  # trials lag behind its state
     unmanaged: Mapped[bool] = mapped_column(default=False, server_default=text("false"))  # its trials run elsewhere
     external_id: Mapped[str | None]  # its external id, given by the program that runs it
     start_time: Mapped[Time] = _now()
@@ -221,7 +223,7 @@ class Experiment(Base):
         Index("ix_experiments_project_id", "project_id", "id"),
         Index("ix_experiments_live", "id", postgresql_where=text("end_time IS NULL")),
         Index("ix_experiments_gc_due", "id", postgresql_where=text("gc_due")),
-        Index("ix_experiments_tell_due", "id", postgresql_where=text("tell_due")),
+        Index("ix_experiments_tell_due", "id", postgresql_where=text("propagation_due")),
         Index("ix_experiments_start_time", "start_time"),
         Index("ix_experiments_name", "name"),
         Index("ix_experiments_state", "state", "id"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainmaster.config.limits import in_force
+from trainmaster.config.limits import Limits
+from trainmaster.master.db.request_context import CURRENT
 from trainmaster.master.services import bounds
 from trainmaster.master.services.errors import Invalid
 
@@ -39,27 +40,28 @@ ELSEWHERE: Mapping[str, str] = {
 
 def check(fields: Iterable[tuple[str, Any]]) -> None:
     """Raise Invalid for fields, with their values, over their limits. Those that are checked ELSEWHERE are left."""
+    limits = CURRENT.get().limits
     for name, value in fields:
         if value is None or isinstance(value, int | float) or name in ELSEWHERE:
             continue
         if isinstance(value, str):
-            bounds.check_length(value, LENGTHS.get(name, "name"), f"{name} ({value:.40} ...)")
+            bounds.check_length(limits, value, LENGTHS.get(name, "name"), f"{name} ({value:.40} ...)")
         elif isinstance(value, list):
-            _check_list(name, value)
+            _check_list(limits, name, value)
         elif isinstance(value, dict):
             if name == "metadata":
-                bounds.check_metadata(value)
+                bounds.check_metadata(limits, value)
             else:
-                bounds.check_value(value, name)
+                bounds.check_value(limits, value, name)
 
 
-def _check_list(name: str, value: list[Any]) -> None:
+def _check_list(limits: Limits, name: str, value: list[Any]) -> None:
     key = "labels" if name == "labels" else "ids"
-    if excess := in_force().over(key, len(value), f"{name} has {{}} entries"):
+    if excess := limits.over(key, len(value), f"{name} has {{}} entries"):
         raise Invalid(excess)
     for entry in value:
         if isinstance(entry, str):
-            bounds.check_length(entry, "name", f"An entry of {name} ({entry:.40} ...)")
+            bounds.check_length(limits, entry, "name", f"An entry of {name} ({entry:.40} ...)")
         elif isinstance(entry, dict | list):
-            bounds.check_value(value, name)
+            bounds.check_value(limits, value, name)
             return

@@ -80,7 +80,7 @@ class Guard:
         sessions = {behind.session_id for behind in asked if behind.session_id is not None}
         users = {behind.user_id for behind in asked}
         attempts = {behind.inside for behind in asked if behind.inside is not None}
-        alive = await run_in_threadpool(self._master.identities.still_there, sessions, users, attempts)
+        alive = await run_in_threadpool(self._master.identities.valid_credentials, sessions, users, attempts)
         for behind in asked:
             lasts = behind.session_id is None or behind.session_id in alive.sessions
             if lasts and behind.user_id in alive.users and (behind.inside is None or behind.inside in alive.attempts):

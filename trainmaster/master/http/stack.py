@@ -30,7 +30,7 @@ def stack(config: MasterConfig, master: ServedMaster, guard: Guard) -> list[Midd
         *([Middleware(ServicesOrigin, services, config.services_listener)] if services is not None else ()),
         Middleware(StripPortalPrefix),
         Middleware(SecurityHeaders, guard),
-        Middleware(StatementCancellation, longest=float(limits.statement)),
+        Middleware(StatementCancellation, limits=limits),
         Middleware(BodyLimit, limits=limits, admit=partial(admit_large, master), senders=LargeBodySenders(master)),
         Middleware(ConditionalGet),
         Middleware(GrpcGateway),

@@ -7,22 +7,24 @@ from collections import deque
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trainmaster.config.limits import Limits
 from trainmaster.master.db.request_context import CURRENT, RequestContext
 
 PATIENCE = 1.0  # seconds before the first check for the client: most requests are over by then
 
 
 class StatementCancellation:
-    """An ASGI application in front of `app`. `longest`: seconds that the database may work on one statement."""
+    """An ASGI application in front of `app`. `limits`: among them the seconds that
+    the database may work on one statement."""
 
-    def __init__(self, app: ASGIApp, longest: float) -> None:
-        self._app, self._longest = app, longest
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self._app, self._limits = app, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        context = RequestContext(self._longest)
+        context = RequestContext(float(self._limits.statement), self._limits)
         token = CURRENT.set(context)
         try:
             if scope["type"] != "http":

@@ -16,11 +16,11 @@ from trainmaster.master.lifecycle.causes import final_why
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
 from trainmaster.master.values.exits import ExitRecord
 
-SETTLE = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own report to arrive
-NEVER = 300.0  # seconds for which a job that its scheduler can never start stays in the queue
+SETTLE_TIME = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own report to arrive
+IMPOSSIBLE_AFTER = 300.0  # seconds for which a job that its scheduler can never start stays in the queue
 FAILED = "resources failed with non-zero exit code"
-PEERS = 5.0  # seconds that one node's failure waits for the exit records of the other nodes
-SECOND_OPINION = 45.0  # seconds an exit by signal waits for the scheduler to report who sent it
+PEER_WAIT = 5.0  # seconds that one node's failure waits for the exit records of the other nodes
+ACCOUNTING_WAIT = 45.0  # seconds an exit by signal waits for the scheduler to report who sent it
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Attempt:
     heartbeat_at: float | None = None
     exits: Mapping[int, ExitRecord] = field(default_factory=dict)
     first_exit_at: float | None = None
-    said: OutcomeKind | None = None  # the end that the scheduler reports; None before
-    said_text: str = ""
-    said_signal: int | None = None  # that ended the job's script, as the scheduler reports it
+    reported: OutcomeKind | None = None  # the end that the scheduler reports; None before
+    reported_text: str = ""
+    reported_signal: int | None = None  # that ended the job's script, as the scheduler reports it
     ended_seen_at: float | None = None  # when the scheduler first reported it ended
     absent_since: float | None = None
     never_since: float | None = None  # when the scheduler first reported that it can never start
     preempt_reason: str | None = None  # it was asked to leave, by us or the runtime
     kill_asked: bool = False
-    cancellation: Cancellation = field(default_factory=Cancellation)  # counts only where `said` is CANCELLED
+    cancellation: Cancellation = field(default_factory=Cancellation)  # counts only where `reported` is CANCELLED
     runs: str = "training"  # noun for what it runs, in messages about its end: `program` for standalone tasks
 
     @property
@@ -75,16 +75,16 @@ def last_line(outcome: OutcomeKind, text: str, exit_code: int | None, *, ran: bo
     if outcome in (OutcomeKind.STOPPED, OutcomeKind.CANCELLED) and not ran:
         return None
     if exit_code == 0:
-        said = "resources exited successfully with a zero exit code"
+        text_of_end = "resources exited successfully with a zero exit code"
     elif outcome is OutcomeKind.REJECTED and not ran:
-        said = f"{FAILED}: unable to launch job: {text}"
+        text_of_end = f"{FAILED}: unable to launch job: {text}"
     elif exit_code is None:
-        said = f"{FAILED}: {text}"
+        text_of_end = f"{FAILED}: {text}"
     else:
-        said = f"{FAILED}: container failed with non-zero exit code: {exit_code} (exit code {exit_code})"
+        text_of_end = f"{FAILED}: container failed with non-zero exit code: {exit_code} (exit code {exit_code})"
     if outcome in (OutcomeKind.STOPPED, OutcomeKind.CANCELLED):
-        return "INFO", f"killed: {said}"
-    return ("INFO", said) if exit_code == 0 else ("ERROR", f"crashed: {said}")
+        return "INFO", f"killed: {text_of_end}"
+    return ("INFO", text_of_end) if exit_code == 0 else ("ERROR", f"crashed: {text_of_end}")
 
 
 def later(state: AllocationState, candidate: AllocationState) -> AllocationState:
@@ -103,8 +103,8 @@ def verdict(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
         return _from_scheduler(attempt, now) if settled(attempt, now) else None
     if attempt.absent_since is not None:
         return _from_silence(attempt, attempt.absent_since, now, lost_after)
-    if attempt.never_since is not None and not attempt.leased and now - attempt.never_since >= NEVER:
-        why = attempt.said_text.rstrip(".")
+    if attempt.never_since is not None and not attempt.leased and now - attempt.never_since >= IMPOSSIBLE_AFTER:
+        why = attempt.reported_text.rstrip(".")
         return Outcome(OutcomeKind.REJECTED, f"The scheduler can never start the job as it was asked for: {why}")
     return None
 
@@ -112,7 +112,7 @@ def verdict(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
 def settled(attempt: Attempt, now: float) -> bool:
     """Whether the scheduler's word is old enough for others to have arrived: the runtime's, accounting's, files on a
     network's disk."""
-    return attempt.ended_seen_at is not None and now - attempt.ended_seen_at >= SETTLE
+    return attempt.ended_seen_at is not None and now - attempt.ended_seen_at >= SETTLE_TIME
 
 
 def _from_records(attempt: Attempt, now: float) -> Outcome | None:
@@ -122,16 +122,16 @@ def _from_records(attempt: Attempt, now: float) -> Outcome | None:
     if len(records) < attempt.num_nodes and not gone:
         if not bad:
             return None  # the other nodes have not finished
-        if not attempt.kill_asked and now - (attempt.first_exit_at or now) < PEERS:
+        if not attempt.kill_asked and now - (attempt.first_exit_at or now) < PEER_WAIT:
             return None  # the first failure may have been on one of these
     outside = not _asked_by_us(attempt) and not attempt.kill_asked
     # A job that was preempted and yet ended well left by itself: then its own record is more precise.
-    told = attempt.said in _TELLING or (attempt.said is OutcomeKind.PREEMPTED and bool(bad))
-    if outside and _asks_for_a_second_opinion(bad or records) and not told:
+    conclusive = attempt.reported in _CONCLUSIVE or (attempt.reported is OutcomeKind.PREEMPTED and bool(bad))
+    if outside and _asks_for_a_second_opinion(bad or records) and not conclusive:
         waited = now - (attempt.first_exit_at or now)
-        if waited < SECOND_OPINION and not settled(attempt, now):
+        if waited < ACCOUNTING_WAIT and not settled(attempt, now):
             return None
-    if told and _asks_for_a_second_opinion(bad or records) and not attempt.kill_asked:
+    if conclusive and _asks_for_a_second_opinion(bad or records) and not attempt.kill_asked:
         return _from_scheduler(attempt, now)
     if bad:
         return _from_failure(attempt, next((record for record in bad if record.fault), min(bad, key=_blame)))
@@ -154,7 +154,7 @@ def _asked_by_us(attempt: Attempt) -> bool:
 
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 # States of the scheduler that explain an end which the runtime sees as a signal of unknown origin.
-_TELLING = frozenset(
+_CONCLUSIVE = frozenset(
     {OutcomeKind.CANCELLED, OutcomeKind.WALLTIME, OutcomeKind.OUT_OF_MEMORY, OutcomeKind.INFRASTRUCTURE}
 )
 
@@ -232,39 +232,39 @@ def _named(number: int) -> str:
 
 
 def _from_scheduler(attempt: Attempt, now: float) -> Outcome | None:
-    said = attempt.said or OutcomeKind.INFRASTRUCTURE
-    text = attempt.said_text.rstrip(".") or f"The scheduler reports: {said.value}"
-    if attempt.kill_asked or (_asked_by_us(attempt) and said is OutcomeKind.CANCELLED):
+    reported = attempt.reported or OutcomeKind.INFRASTRUCTURE
+    text = attempt.reported_text.rstrip(".") or f"The scheduler reports: {reported.value}"
+    if attempt.kill_asked or (_asked_by_us(attempt) and reported is OutcomeKind.CANCELLED):
         return _ended_by_us(attempt)
-    if said is OutcomeKind.CANCELLED:
+    if reported is OutcomeKind.CANCELLED:
         return _from_cancellation(attempt, text, now)
-    if said is OutcomeKind.FAILED and not attempt.leased and attempt.said_signal in _FROM_OUTSIDE:
+    if reported is OutcomeKind.FAILED and not attempt.leased and attempt.reported_signal in _FROM_OUTSIDE:
         # Nothing of the user's ran yet: the runtime starts it, and had no lease.
         return Outcome(
             OutcomeKind.INFRASTRUCTURE, f"The job was ended from outside before its runtime could report: {text}"
         )
-    if said is OutcomeKind.FAILED and not attempt.leased:
+    if reported is OutcomeKind.FAILED and not attempt.leased:
         return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
-    if said is OutcomeKind.FAILED:
+    if reported is OutcomeKind.FAILED:
         # The runtime outlives the user's code and always reports how that ended; so it was killed itself.
         why = f"The job was ended from outside, and its runtime could not report why: {text}"
         return Outcome(OutcomeKind.INFRASTRUCTURE, why)
-    if said is OutcomeKind.COMPLETED:
+    if reported is OutcomeKind.COMPLETED:
         # Status 0 without a report of the runtime: nothing shows that the training was done.
         return Outcome(
             OutcomeKind.INFRASTRUCTURE, "The scheduler reports success, but nothing in the job reported how it ended"
         )
-    return Outcome(said, text)
+    return Outcome(reported, text)
 
 
 def _from_cancellation(attempt: Attempt, text: str, now: float) -> Outcome | None:
     waited = now - (attempt.ended_seen_at or now)
-    if needs_asking(attempt.cancellation) and waited < SECOND_OPINION:
+    if needs_asking(attempt.cancellation) and waited < ACCOUNTING_WAIT:
         return None
-    found = doubt(attempt.cancellation)
-    if found is None:
+    reason = doubt(attempt.cancellation)
+    if reason is None:
         return Outcome(OutcomeKind.CANCELLED, text)
-    return Outcome(OutcomeKind.INFRASTRUCTURE, f"{found}: the cluster's doing, not a person's ({text})")
+    return Outcome(OutcomeKind.INFRASTRUCTURE, f"{reason}: the cluster's doing, not a person's ({text})")
 
 
 def _ended_by_us(attempt: Attempt, exit_code: int | None = None) -> Outcome:

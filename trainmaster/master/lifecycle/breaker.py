@@ -27,13 +27,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class PoolPause:
-    """The circuit breaker is open: `failures` jobs in a row were not started; before `until` only a trial run
-    starts."""
+    """The circuit breaker is open: `failures` jobs in a row were not started; before `until` only a probe job
+    starts (half-open)."""
 
     failures: int
     until: float
     why: str
-    groups: frozenset[int]  # experiments whose jobs failed: a trial run of another one tells more
+    groups: frozenset[int]  # experiments whose jobs failed: a probe of another one tells more
 
     @property
     def text(self) -> str:

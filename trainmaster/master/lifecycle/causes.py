@@ -53,8 +53,8 @@ _EXCEPTION = re.compile(r"(?:\w+\.)*(\w+)(?::|$)")
 def cause_of(exit_code: int, evidence: str) -> FailureCause | None:
     """Return the cause in the table; None for all others. `evidence`: the last lines, with ` | ` between
     them, of which an exception is the last one."""
-    found = _EXCEPTION.match(evidence.rpartition(" | ")[2])
-    name = found[1] if found else ""
+    match = _EXCEPTION.match(evidence.rpartition(" | ")[2])
+    name = match[1] if match else ""
     return next((one for one in CAUSES if exit_code in one.exit_codes or name in one.exceptions), None)
 
 

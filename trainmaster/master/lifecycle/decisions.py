@@ -8,6 +8,12 @@ MAX_SETBACKS = 8  # consecutive infrastructure failures before the trial gives u
 SETBACK_DELAYS = (0, 5, 15, 30, 60, 120, 300, 600)  # seconds to wait before the next attempt
 
 
+class WithReason:
+    """An event of a state machine. `why` is empty where the event has no reason of its own."""
+
+    why = ""
+
+
 @dataclass(frozen=True)
 class Allocate:
     """Ask for resources. `delay`: seconds to wait first."""
@@ -31,7 +37,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Say:
+class WriteLog:
     """A line for the task's log."""
 
     level: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trainmaster.master.lifecycle import trial as trials
+from trainmaster.master.lifecycle.decisions import WithReason
 from trainmaster.master.lifecycle.states import SEVERITY, State
 
 
@@ -22,39 +23,39 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Pause:
+class Pause(WithReason):
     why: str = ""  # empty: a person asked for it
 
 
 @dataclass(frozen=True)
-class Activate:
+class Activate(WithReason):
     pass
 
 
 @dataclass(frozen=True)
-class Cancel:
+class Cancel(WithReason):
     """Stop gracefully: trials save their work."""
 
 
 @dataclass(frozen=True)
-class Kill:
+class Kill(WithReason):
     """Stop now."""
 
 
 @dataclass(frozen=True)
-class Fail:
+class Fail(WithReason):
     why: str
 
 
 @dataclass(frozen=True)
-class TrialsLive:
+class TrialsLive(WithReason):
     """The number of trials that have not ended is now `count`."""
 
     count: int
 
 
 @dataclass(frozen=True)
-class SearchDone:
+class SearchDone(WithReason):
     cancel: bool
     failure: bool
     why: str
@@ -64,7 +65,7 @@ Event = Pause | Activate | Cancel | Kill | Fail | TrialsLive | SearchDone
 
 
 @dataclass(frozen=True)
-class Tell:
+class Propagate:
     """Give every live trial this event."""
 
     event: trials.Event
@@ -76,7 +77,7 @@ class Finish:
     why: str
 
 
-Decision = Tell | Finish
+Decision = Propagate | Finish
 
 
 class NotPossible(ValueError):
@@ -112,7 +113,7 @@ _STOPS = {
 }
 
 
-def told(state: State, why: str) -> trials.Event | None:
+def event_for(state: State, why: str) -> trials.Event | None:
     """Return the event that each live trial of an experiment in `state` has been given, or is still to be given; None
     when the state asks nothing of trials. `why`: of a stop."""
     match state:
@@ -126,8 +127,8 @@ def told(state: State, why: str) -> trials.Event | None:
             return None
 
 
-def untold(state: State) -> frozenset[State]:
-    """Return the states of live trials that are still to be given what `told` returns."""
+def pending_states(state: State) -> frozenset[State]:
+    """Return the states of live trials that are still to be given what `event_for` returns."""
     match state:
         case State.PAUSED:
             return frozenset({State.ACTIVE})
@@ -144,14 +145,14 @@ def _pause(experiment: Experiment) -> tuple[Experiment, tuple[Decision, ...]]:
     if experiment.state is State.PAUSED:
         return experiment, ()
     _require(experiment.state is State.ACTIVE, experiment, "paused")
-    return replace(experiment, state=State.PAUSED), (Tell(trials.Pause()),)
+    return replace(experiment, state=State.PAUSED), (Propagate(trials.Pause()),)
 
 
 def _activate(experiment: Experiment) -> tuple[Experiment, tuple[Decision, ...]]:
     if experiment.state is State.ACTIVE:
         return experiment, ()
     _require(experiment.state is State.PAUSED, experiment, "activated")
-    return replace(experiment, state=State.ACTIVE), (Tell(trials.Activate()),)
+    return replace(experiment, state=State.ACTIVE), (Propagate(trials.Activate()),)
 
 
 def _stop(
@@ -164,7 +165,7 @@ def _stop(
     _require(not experiment.state.value.startswith("DELET"), experiment, "stopped")
     stopping = replace(experiment, state=state, why=why)
     if experiment.live:
-        return stopping, (Tell(trials.Stop(cause, why)),)
+        return stopping, (Propagate(trials.Stop(cause, why)),)
     return _settle(stopping)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say, delay_after
+from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, WriteLog, delay_after
 from trainmaster.master.lifecycle.states import OutcomeKind
 
 
@@ -80,7 +80,7 @@ class Finish:
     why: str
 
 
-Decision = Allocate | Preempt | End | Finish | Say
+Decision = Allocate | Preempt | End | Finish | WriteLog
 
 
 class NotPossible(ValueError):
@@ -111,7 +111,7 @@ def _again(task: Task, delay: int) -> tuple[Task, tuple[Decision, ...]]:
 
 def _finish(task: Task, state: TaskState, why: str) -> tuple[Task, tuple[Decision, ...]]:
     level = "ERROR" if state is TaskState.ERROR else "INFO"
-    return replace(task, state=state), (Finish(why), Say(level, f"{why.rstrip('.')}."))
+    return replace(task, state=state), (Finish(why), WriteLog(level, f"{why.rstrip('.')}."))
 
 
 def _pause(task: Task, why: str) -> tuple[Task, tuple[Decision, ...]]:
@@ -161,11 +161,14 @@ def _ended(task: Task, event: AllocationEnded) -> tuple[Task, tuple[Decision, ..
     never_ran = event.outcome is OutcomeKind.INFRASTRUCTURE and not event.ran
     sent_away = _sent_away(event)
     if task.state is TaskState.STOPPING_PAUSED and (never_ran or sent_away):
-        return replace(task, state=TaskState.PAUSED, setbacks=0), (Say("INFO", "It is paused."),)
+        return replace(task, state=TaskState.PAUSED, setbacks=0), (WriteLog("INFO", "It is paused."),)
     if never_ran and (delay := delay_after(task.setbacks + 1)) is not None:
         after, decisions = _again(replace(task, setbacks=task.setbacks + 1), delay)
-        return after, (Say("WARNING", f"{event.text.rstrip('.')}. Nothing of it ran: it is tried again."), *decisions)
+        return after, (
+            WriteLog("WARNING", f"{event.text.rstrip('.')}. Nothing of it ran: it is tried again."),
+            *decisions,
+        )
     if task.pausable and sent_away:
         after, decisions = _again(replace(task, setbacks=0), 0)
-        return after, (Say("INFO", f"{event.text.rstrip('.')}. Another attempt follows."), *decisions)
+        return after, (WriteLog("INFO", f"{event.text.rstrip('.')}. Another attempt follows."), *decisions)
     return _finish(task, TaskState.ERROR, event.text)

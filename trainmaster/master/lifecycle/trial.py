@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say, delay_after
+from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, WithReason, WriteLog, delay_after
 from trainmaster.master.lifecycle.states import SEVERITY, OutcomeKind, State
 
 MAX_STALLED = 3  # attempts in a row that reach their time limit without getting further
@@ -49,30 +49,30 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Created:
+class Created(WithReason):
     """The searcher created the trial. `paused`: its experiment is paused."""
 
     paused: bool = False
 
 
 @dataclass(frozen=True)
-class Pause:
+class Pause(WithReason):
     pass
 
 
 @dataclass(frozen=True)
-class Activate:
+class Activate(WithReason):
     pass
 
 
 @dataclass(frozen=True)
-class Stop:
+class Stop(WithReason):
     cause: StopCause
     why: str
 
 
 @dataclass(frozen=True)
-class AllocationEnded:
+class AllocationEnded(WithReason):
     """An attempt has ended. `saved`: it left a checkpoint that the next attempt can continue from. `retry_refused`:
     why another attempt would be useless, for example by a log policy. `final`: the same, by the cause of the failure.
     `stalled`: how many attempts in a row, with this one, reached their time limit without a checkpoint of later steps
@@ -98,7 +98,7 @@ class Finish:
     why: str
 
 
-Decision = Allocate | Preempt | End | Finish | Say
+Decision = Allocate | Preempt | End | Finish | WriteLog
 
 
 def step(trial: Trial, event: Event) -> tuple[Trial, tuple[Decision, ...]]:
@@ -172,11 +172,11 @@ def _ended(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision,
         case OutcomeKind.PREEMPTED | OutcomeKind.STOPPED:
             return _again(replace(trial, setbacks=0), 0)
         case OutcomeKind.WALLTIME if event.saved:
-            said = Say(
+            log = WriteLog(
                 "INFO", f"{event.text}. The next attempt continues from the latest checkpoint; no restart is charged."
             )
             after, decisions = _again(replace(trial, setbacks=0), 0)
-            return after, (said, *decisions)
+            return after, (log, *decisions)
         case OutcomeKind.INFRASTRUCTURE:
             return _setback(trial, event)
         case _:
@@ -196,9 +196,9 @@ def _ended_while_stopping(trial: Trial, event: AllocationEnded) -> tuple[Trial, 
         and trial.stop is not StopCause.INVALID_HP
     ):
         # Its result counts all the same: the searcher had its metrics before the code failed on the way out.
-        said = Say("WARNING", f"While it was being stopped: {event.text}")
+        log = WriteLog("WARNING", f"While it was being stopped: {event.text}")
         after, decisions = _finish(trial, event.text)
-        return after, (said, *decisions)
+        return after, (log, *decisions)
     return _finish(trial, event.text)
 
 
@@ -210,25 +210,25 @@ def _setback(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decisio
             trial, f"{event.text}; that was failure {setbacks} in a row that is not the code's fault, giving up"
         )
     wait = f" in {delay} s" if delay else ""
-    said = Say("WARNING", f"{event.text}. Trying again{wait}; no restart is charged.")
+    log = WriteLog("WARNING", f"{event.text}. Trying again{wait}; no restart is charged.")
     after, decisions = _again(replace(trial, setbacks=setbacks), delay)
-    return after, (said, *decisions)
+    return after, (log, *decisions)
 
 
 def _charge(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:
     if event.retry_refused:
-        said = Say("ERROR", f"{NO_RETRY}: {event.retry_refused}.")
+        log = WriteLog("ERROR", f"{NO_RETRY}: {event.retry_refused}.")
         after, decisions = _fail(trial, f"{event.text}; {event.retry_refused}")
-        return after, (said, *decisions)
+        return after, (log, *decisions)
     if event.final and trial.restarts < trial.max_restarts:
         return _fail(trial, f"{event.text}; it is not tried again: {event.final}")
     restarts = trial.restarts + 1
     if restarts > trial.max_restarts:
         return _fail(trial, f"{event.text}; no restart is left (max_restarts: {trial.max_restarts})")
     source = "the latest checkpoint" if event.saved else "the latest checkpoint if there is one"
-    said = Say("ERROR", f"{event.text}. Restart {restarts} of {trial.max_restarts}, from {source}.")
+    log = WriteLog("ERROR", f"{event.text}. Restart {restarts} of {trial.max_restarts}, from {source}.")
     after, decisions = _again(replace(trial, restarts=restarts, setbacks=0), 0)
-    return after, (said, *decisions)
+    return after, (log, *decisions)
 
 
 def _again(trial: Trial, delay: int) -> tuple[Trial, tuple[Decision, ...]]:
@@ -248,5 +248,5 @@ def _finish(trial: Trial, why: str) -> tuple[Trial, tuple[Decision, ...]]:
         early = StopCause.CANCEL
     elif trial.stop is StopCause.INVALID_HP:
         early = StopCause.INVALID_HP
-    said = Say("ERROR" if state is State.ERROR else "INFO", f"Trial ended: {state.value}. {why}")
-    return replace(trial, state=state, allocated=False), (said, Finish(state, early, why))
+    log = WriteLog("ERROR" if state is State.ERROR else "INFO", f"Trial ended: {state.value}. {why}")
+    return replace(trial, state=state, allocated=False), (log, Finish(state, early, why))

@@ -24,22 +24,22 @@ _ONES_OWN = (ipaddress.IPv6Address("::"), ipaddress.IPv6Address("::1"))  # in ::
 def canonical(text: str) -> Address | None:
     """Return the address that `text` is the canonical spelling of; None for everything else."""
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    if str(found) != text or "%" in text or _stands_for_four(found):
+    if str(address) != text or "%" in text or _stands_for_four(address):
         return None
-    return found
+    return address
 
 
 def seen(peer: str) -> str:
     """Return the canonical spelling of an address from the kernel, such as a connection's other end: a listener for
     IPv6 that also accepts IPv4 sees mapped addresses. A text that is no address is returned unchanged."""
     try:
-        found = ipaddress.ip_address(peer.partition("%")[0])
+        address = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:
         return peer
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _stands_for_four(address: Address) -> bool:
@@ -85,12 +85,12 @@ def network(peer: str) -> str:
     """Return what counts as one sender beside its address, as a connection's other end has it: whoever has an IPv6
     address has all of its /64, and every account of this machine has all of the machine's own addresses."""
     try:
-        found = ipaddress.ip_address(seen(peer))
+        address = ipaddress.ip_address(seen(peer))
     except ValueError:
         return peer
-    if is_here(found):
+    if is_here(address):
         return "this machine"
-    return str(found) if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))
+    return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
 
 
 def is_public(address: Address) -> bool:

@@ -9,16 +9,21 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from trainmaster.config.limits import Limits, in_force
+from trainmaster.config.limits import Limits
 from trainmaster.master.services.errors import Invalid
 
 LONGEST_PATH = 4096  # characters
 _LEAVES = (str, float, int, type(None))  # asked first: to know a Mapping takes long
 
 
-def check_tree(value: object, what: str, limits: Limits | None = None) -> None:
+def limits_of(session: Session) -> Limits:
+    """Return the limits of the master that opened a session."""
+    limits: Limits = session.info["limits"]
+    return limits
+
+
+def check_tree(limits: Limits, value: object, what: str) -> None:
     """List and objects inside each other, and how many values they hold. `what`: "The record". Raises Invalid."""
-    limits = limits or in_force()
     left, level = limits.report_values, [value]
     for _ in range(limits.depth + 1):
         level = [
@@ -37,42 +42,41 @@ def check_tree(value: object, what: str, limits: Limits | None = None) -> None:
     raise Invalid(limits.excess("depth", f"{what} is nested {{}} levels deep", f"more than {limits.depth}"))
 
 
-def check_length(text: str, key: str, what: str) -> None:
+def check_length(limits: Limits, text: str, key: str, what: str) -> None:
     """`key`: the limit for its characters. Raises Invalid."""
-    if excess := in_force().over(key, len(text), f"{what} has {{}} characters"):
+    if excess := limits.over(key, len(text), f"{what} has {{}} characters"):
         raise Invalid(excess)
 
 
-def check_metadata(kept: Mapping[str, Any]) -> None:
+def check_metadata(limits: Limits, kept: Mapping[str, Any]) -> None:
     """All that is kept as metadata of one thing. Raises Invalid."""
-    check_tree(kept, "The metadata")
-    _check_size(kept, "The metadata", "metadata", 2**20)
+    check_tree(limits, kept, "The metadata")
+    _check_size(limits, kept, "The metadata", "metadata", 2**20)
 
 
-def check_value(value: object, what: str) -> None:
+def check_value(limits: Limits, value: object, what: str) -> None:
     """JSON of a request that has no limit of its own. Raises Invalid."""
-    check_tree(value, what)
-    _check_size(value, what, "value", 2**10)
+    check_tree(limits, value, what)
+    _check_size(limits, value, what, "value", 2**10)
 
 
-def check_entry(data: Mapping[str, Any], what: str) -> int:
+def check_entry(limits: Limits, data: Mapping[str, Any], what: str) -> int:
     """Return what a job says beside its reports; returns its bytes. Raises Invalid."""
-    check_tree(data, what)
-    return _check_size(data, what, "job_entry", 2**10)
+    check_tree(limits, data, what)
+    return _check_size(limits, data, what, "job_entry", 2**10)
 
 
-def check_entries(what: str, count: int, size: int, more: int) -> None:
+def check_entries(limits: Limits, what: str, count: int, size: int, more: int) -> None:
     """Whether an attempt that keeps so many entries with so many bytes may keep one with `more`. Raises Invalid."""
-    limits = in_force()
     if excess := limits.over("job_entries", count + 1, f"{what} have {{}} entries"):
         raise Invalid(excess)
     if size + more > limits.job_state * 2**20:
         raise Invalid(limits.excess("job_state", f"{what} take {{}} bytes (limits are in MB)", size + more))
 
 
-def check_files(paths: Collection[str]) -> None:
+def check_files(limits: Limits, paths: Collection[str]) -> None:
     """Check the files of a checkpoint. Raises Invalid."""
-    if excess := in_force().over("checkpoint_files", len(paths), "The checkpoint has {} files"):
+    if excess := limits.over("checkpoint_files", len(paths), "The checkpoint has {} files"):
         raise Invalid(excess)
     longest = max(paths, key=len, default="")
     if len(longest) > LONGEST_PATH:
@@ -82,8 +86,7 @@ def check_files(paths: Collection[str]) -> None:
         )
 
 
-def _check_size(value: object, what: str, key: str, unit: int) -> int:
-    limits = in_force()
+def _check_size(limits: Limits, value: object, what: str, key: str, unit: int) -> int:
     most, size = getattr(limits, key) * unit, len(json.dumps(value))
     if size > most:
         raise Invalid(limits.excess(key, f"{what} takes {{}} bytes, and {most} is the most", size))
@@ -92,7 +95,8 @@ def _check_size(value: object, what: str, key: str, unit: int) -> int:
 
 def check_count(session: Session, key: str, what: str, *where: ColumnElement[bool]) -> None:
     """Whether one more of what a user has may be made. `what`: "You have {} templates". Raises Invalid."""
-    most = int(getattr(in_force(), key))
+    limits = limits_of(session)
+    most = int(getattr(limits, key))
     some = select(1).where(*where).limit(most).subquery()
     if (session.scalar(select(func.count()).select_from(some)) or 0) >= most:
-        raise Invalid(in_force().excess(key, what, most))
+        raise Invalid(limits.excess(key, what, most))

@@ -56,19 +56,19 @@ def changed(session: Session, *subjects: str) -> None:
 
 
 def noted(session: Session) -> set[str]:
-    found: set[str] = session.info.get(_NOTED, set())
-    return found
+    subjects: set[str] = session.info.get(_NOTED, set())
+    return subjects
 
 
 def note_flush(session: Session, _: object) -> None:
     """For SQLAlchemy's `after_flush`."""
-    found: set[str] = session.info.setdefault(_NOTED, set())
+    subjects: set[str] = session.info.setdefault(_NOTED, set())
     for row in chain(session.new, session.deleted):
-        found.update(_subjects(instance_state(row)))
+        subjects.update(_subjects(instance_state(row)))
     for row in session.dirty:
         state = instance_state(row)
         if _is_news(state):
-            found.update(_subjects(state))
+            subjects.update(_subjects(state))
 
 
 def _is_news(state: InstanceState[Any]) -> bool:

@@ -53,7 +53,7 @@ from trainmaster.master.services.metrics.series_columns import SeriesColumns
 from trainmaster.master.services.model_registry.checkpoint_uses import CheckpointUses
 from trainmaster.master.services.model_registry.registered_models import RegisteredModels
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
-from trainmaster.master.services.orchestration.telling import Propagation
+from trainmaster.master.services.orchestration.propagation import Propagation
 from trainmaster.master.services.organisation.pool_bindings import PoolBindings
 from trainmaster.master.services.organisation.projects import Projects
 from trainmaster.master.services.organisation.site_policies import SitePolicies

@@ -21,14 +21,14 @@ class Ranges:
     @classmethod
     def parse(cls, text: str) -> Ranges:
         """Parse a list of numbers and ranges. Raises Invalid for other texts."""
-        found = []
+        ranges = []
         for part in text.split(",") if text else ():
             match = _PART.fullmatch(part)
             first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
             if first > last:
                 raise Invalid(f"{part[:40]!r} is neither a number nor a range: known ids are written like 1-3,7.")
-            found.append((first, last))
-        return cls(tuple(_joined(sorted(found))))
+            ranges.append((first, last))
+        return cls(tuple(_joined(sorted(ranges))))
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> Ranges:
@@ -46,7 +46,7 @@ class Ranges:
 
     def without(self, numbers: Iterable[int]) -> Ranges:
         """Return the set without `numbers`."""
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         out = iter(sorted(set(numbers)))
         number = next(out, None)
         for first, last in self.parts:
@@ -54,11 +54,11 @@ class Ranges:
                 number = next(out, None)
             while number is not None and number <= last:
                 if first < number:
-                    found.append((first, number - 1))
+                    ranges.append((first, number - 1))
                 first, number = number + 1, next(out, None)
             if first <= last:
-                found.append((first, last))
-        return Ranges(tuple(found))
+                ranges.append((first, last))
+        return Ranges(tuple(ranges))
 
 
 def _joined(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

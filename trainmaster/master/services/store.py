@@ -14,6 +14,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import DataError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
+from trainmaster.config.limits import DEFAULTS, Limits
 from trainmaster.master.db.engine import notify, without_transaction
 from trainmaster.master.db.request_context import CURRENT
 from trainmaster.master.db.watchdog import Watchdog
@@ -31,10 +32,10 @@ _NUL = "NUL (0x00)"  # psycopg2 says so without one of its own error classes
 class Store:
     """The database as services see it."""
 
-    def __init__(self, engine: Engine, presence: Watchdog | None = None) -> None:
+    def __init__(self, engine: Engine, presence: Watchdog | None = None, limits: Limits = DEFAULTS) -> None:
         self.engine = engine
         self._presence = presence
-        self._sessions = sessionmaker(engine, expire_on_commit=False)
+        self._sessions = sessionmaker(engine, expire_on_commit=False, info={"limits": limits})
         event.listen(self._sessions, "after_flush", live_changes.note_flush)
         self.live = LiveChanges(engine)
 
@@ -47,8 +48,8 @@ class Store:
             yield session
             if (subjects := session.info.get(_SUBJECTS)) and session.in_transaction():  # not rolled back by the block
                 notify(session.connection(), CHANNEL, sorted(subjects))
-        if seen := live_changes.noted(session):
-            self.live.add(seen)
+        if subjects_changed := live_changes.noted(session):
+            self.live.add(subjects_changed)
 
     @contextmanager
     def autocommit(self) -> Iterator[Session]:

@@ -74,8 +74,8 @@ class JobConfig(StoredJson):
 
     @property
     def description(self) -> str | None:
-        found: str | None = self._stored.get("description")
-        return found
+        description: str | None = self._stored.get("description")
+        return description
 
     @property
     def entrypoint(self) -> Any:
@@ -96,14 +96,14 @@ class JobConfig(StoredJson):
 
     @property
     def work_dir(self) -> str | None:
-        found: str | None = self._stored.get("work_dir")
-        return found
+        work_dir: str | None = self._stored.get("work_dir")
+        return work_dir
 
     @property
     def preemption_timeout(self) -> int | None:
         """Seconds between the preemption request and the kill."""
-        found: int | None = self._value("preemption_timeout")
-        return found
+        seconds: int | None = self._value("preemption_timeout")
+        return seconds
 
     @property
     def checkpoint_storage(self) -> StorageRef | None:
@@ -148,8 +148,8 @@ class StoredConfig(JobConfig):
 
     @property
     def hyperparameters(self) -> Json:
-        found: Json = self._value("hyperparameters")
-        return found
+        hyperparameters: Json = self._value("hyperparameters")
+        return hyperparameters
 
     @cached_property
     def checkpoint_storage(self) -> StorageRef | None:
@@ -158,8 +158,8 @@ class StoredConfig(JobConfig):
 
     @property
     def name(self) -> str | None:
-        found: str | None = self._stored.get("name")
-        return found
+        name: str | None = self._stored.get("name")
+        return name
 
     @property
     def max_restarts(self) -> int:
@@ -216,8 +216,8 @@ class StoredTask(JobConfig):
 
     @property
     def idle_timeout(self) -> str | float | None:
-        found: str | float | None = self._value("idle_timeout")
-        return found
+        timeout: str | float | None = self._value("idle_timeout")
+        return timeout
 
     @property
     def notebook_idle_type(self) -> str:

@@ -56,12 +56,12 @@ class ObservedJob:
 
     def to_json(self) -> Json:
         known = {name: getattr(self, name) for name in _names()}
-        found = {key: value for key, value in known.items() if value is not None and value != ()}
-        found = {key: value for key, value in found.items() if value or key not in ("never", "asked")}
+        stored = {key: value for key, value in known.items() if value is not None and value != ()}
+        stored = {key: value for key, value in stored.items() if value or key not in ("never", "asked")}
         for key in ("nodes", "doubles"):
-            if key in found:
-                found[key] = list(found[key])
-        return {**self.unknown, **found}
+            if key in stored:
+                stored[key] = list(stored[key])
+        return {**self.unknown, **stored}
 
     def updated(self, **values: Any) -> ObservedJob:
         return replace(self, **values)

@@ -24,7 +24,7 @@ from trainmaster.master.db.compacted import series_progress, series_steps, serie
 from trainmaster.master.db.tables import Trial, metrics
 from trainmaster.master.services import compaction
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.ingest.metrics import take
+from trainmaster.master.services.ingest.metrics import store_reports
 from trainmaster.master.services.master import Master
 from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.metrics.metric_reports import MetricReport, number
@@ -48,7 +48,7 @@ def trial(attempts: Attempts) -> int:
 def report(master: Master, trial_id: int, run: int, reports: Sequence[MetricReport]) -> None:
     with master.store.transaction() as session:
         trial = session.get_one(Trial, trial_id, with_for_update=True)
-        take(session, trial, run, reports, "loss", True)
+        store_reports(session, trial, run, reports, "loss", True)
 
 
 def compact(master: Master, trial_id: int) -> None:
@@ -229,7 +229,7 @@ def test_a_report_that_becomes_visible_late_is_not_lost(
         compact(master, trial)
     with master.store.transaction() as session:
         row = session.get_one(Trial, trial, with_for_update=True)
-        take(session, row, 1, [training(n, loss=n / 2) for n in range(20, 40)], "loss", True)
+        store_reports(session, row, 1, [training(n, loss=n / 2) for n in range(20, 40)], "loss", True)
         report(master, other, 1, [training(n, loss=0.0) for n in range(1, 40)])
         compact(master, trial)
         assert len(read(master, trial)[LOSS[0]]) == 19

@@ -220,7 +220,7 @@ def test_the_signal_that_ended_a_jobs_script_is_known(
     look(attempts, cluster)
     attempts.master.endings.note_explanation(asked, Explanation("It ended.", JobState.FAILED, **facts))
     for name in (listed, asked):
-        assert endings.attempt_of(attempts.row(name)).said_signal == number
+        assert endings.attempt_of(attempts.row(name)).reported_signal == number
 
 
 # -- jobs that nobody wants --------------------------------------------------------------------------------------

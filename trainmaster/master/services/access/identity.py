@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 SESSIONS = "sessions"  # the wake-up subject of `api.guard`, which closes connections of ended sessions
 SESSION, ACCESS_TOKEN = "USER_SESSION", "ACCESS_TOKEN"  # kinds of bearer tokens
 SESSION_LIFE = dt.timedelta(days=7)
-LAST_WORDS = dt.timedelta(minutes=10)  # time after the end of its attempt in which a job may still report
+TOKEN_GRACE = dt.timedelta(minutes=10)  # time after the end of its attempt in which a job may still report
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"  # what Determined's clients put before a password they send hashed
 LOG_IN_AGAIN = "The session is not valid or has expired: log in again with `det user login`."
 DEACTIVATED = "The account is deactivated: ask an administrator to activate it."
@@ -222,9 +222,9 @@ class Identities:
 
     def log_out(self, token: str) -> None:
         """End the session. An access token is revoked, not logged out: other programs may use the same one."""
-        mine = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
+        this_session = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
         with self._store.transaction() as session:
-            session.execute(delete(UserSession).where(*mine))
+            session.execute(delete(UserSession).where(*this_session))
             wake(session, SESSIONS)
 
     def get_user(self, user_id: int) -> User:
@@ -270,14 +270,16 @@ class Identities:
         with self._store.autocommit() as session:
             return session.scalar(select(UserSession.origin).where(UserSession.id == session_id)) or ""
 
-    def still_there(self, sessions: Collection[int], users: Collection[int], attempts: Collection[str] = ()) -> Alive:
+    def valid_credentials(
+        self, sessions: Collection[int], users: Collection[int], attempts: Collection[str] = ()
+    ) -> ValidCredentials:
         """Return the ones of these that are still valid."""
         good = (UserSession.id.in_(sessions), ~UserSession.revoked, UserSession.expires_at > now())
         live = (Allocation.id.in_(attempts), Allocation.ended_at.is_(None))
         with self._store.transaction() as session:
             active = frozenset(session.scalars(select(User.id).where(User.id.in_(users), User.active)))
             running = frozenset(session.scalars(select(Allocation.id).where(*live))) if attempts else frozenset()
-            return Alive(active, frozenset(session.scalars(select(UserSession.id).where(*good))), running)
+            return ValidCredentials(active, frozenset(session.scalars(select(UserSession.id).where(*good))), running)
 
     def _user_of(self, which: ColumnElement[bool]) -> Caller:
         with self._store.autocommit() as session:
@@ -350,7 +352,7 @@ def is_of_job(token: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Alive:
+class ValidCredentials:
     """Ids of active users, of valid sessions, and of attempts that have not ended."""
 
     users: frozenset[int]
@@ -373,8 +375,8 @@ def _allocation_in(token: str) -> str:
 
 
 def check_counts(ended_at: dt.datetime | None) -> None:
-    """Raise Unauthenticated for the token of a job whose attempt ended more than LAST_WORDS ago."""
-    if ended_at is not None and now() - ended_at > LAST_WORDS:
+    """Raise Unauthenticated for the token of a job whose attempt ended more than TOKEN_GRACE ago."""
+    if ended_at is not None and now() - ended_at > TOKEN_GRACE:
         raise Unauthenticated("The job's attempt has ended, and its token with it.")
 
 

@@ -64,22 +64,22 @@ class Roles:
             return _EVERYWHERE
         with self._store.autocommit() as session:
             rows = list(session.scalars(select(RoleAssignment).where(_reaches(user_id))))
-        found: dict[Permission, set[int] | None] = {}
+        grants: dict[Permission, set[int] | None] = {}
         for row in rows:
             role = ROLES.get(row.role_id)
             for permission in role.permissions if role else ():
                 if row.workspace_id is None:
-                    found[permission] = None
+                    grants[permission] = None
                 elif permission not in CLUSTER_WIDE:
-                    where = found.setdefault(permission, set())
+                    where = grants.setdefault(permission, set())
                     if where is not None:
                         where.add(row.workspace_id)
-        return {key: None if where is None else frozenset(where) for key, where in found.items()}
+        return {key: None if where is None else frozenset(where) for key, where in grants.items()}
 
     def own(self, caller: Caller) -> list[Assignment]:
         """Return the caller's assignments, direct and by groups. Administrators are shown as cluster administrators."""
-        found = self._listed(_reaches(caller.user_id))
-        return [*found, Assignment(CLUSTER_ADMIN.id, user_id=caller.user_id)] if caller.admin else found
+        assignments = self._listed(_reaches(caller.user_id))
+        return [*assignments, Assignment(CLUSTER_ADMIN.id, user_id=caller.user_id)] if caller.admin else assignments
 
     def of_user(self, caller: Caller, user_id: int) -> list[Assignment]:
         """Return assignments of a user and of the user's groups, as far as the caller may see them."""
@@ -107,9 +107,9 @@ class Roles:
                 people = people.where(User.username.icontains(name, autoescape=True))
                 teams = teams.where(Group.name.icontains(name, autoescape=True))
             users = list(session.scalars(people.order_by(User.username)))
-            found = groups.views(session, list(session.scalars(teams.order_by(Group.name))))
-        known = {user.id for user in users}, {view.row.id for view in found}
-        return Members([row for row in rows if row.user_id in known[0] or row.group_id in known[1]], users, found)
+            group_views = groups.views(session, list(session.scalars(teams.order_by(Group.name))))
+        known = {user.id for user in users}, {view.row.id for view in group_views}
+        return Members([row for row in rows if row.user_id in known[0] or row.group_id in known[1]], users, group_views)
 
     def assign(self, caller: Caller, wanted: Sequence[Assignment]) -> None:
         """Assign all or none. Raises Invalid, NotFound, Forbidden, and Conflict for what is assigned already."""
@@ -145,15 +145,15 @@ class Roles:
             rows = session.scalars(select(RoleAssignment).where(which).order_by(RoleAssignment.id))
             return [Assignment.of(row) for row in rows]
 
-    def _seen(self, caller: Caller, found: Sequence[Assignment]) -> list[Assignment]:
+    def _seen(self, caller: Caller, assignments: Sequence[Assignment]) -> list[Assignment]:
         """Return assignments that concern the caller, and those that the caller could make."""
         with self._store.autocommit() as session:
-            mine = set(session.scalars(groups.of_user(caller.user_id)))
+            own_groups = set(session.scalars(groups.of_user(caller.user_id)))
         return [
             one
-            for one in found
+            for one in assignments
             if one.user_id == caller.user_id
-            or one.group_id in mine
+            or one.group_id in own_groups
             or caller.holds(Permission.ASSIGN_ROLES, one.workspace_id)
         ]
 
@@ -172,10 +172,10 @@ def assignable(workspace_id: int | None) -> list[Role]:
     return [role for role in ROLES.values() if workspace_id is None or not role.anywhere_only]
 
 
-def by_role(found: Iterable[Assignment]) -> Mapping[int, Sequence[Assignment]]:
+def by_role(assignments: Iterable[Assignment]) -> Mapping[int, Sequence[Assignment]]:
     """Store assignments in the order of the roles' ids; of existing roles only."""
     gathered: dict[int, list[Assignment]] = defaultdict(list)
-    for one in found:
+    for one in assignments:
         if one.role_id in ROLES:
             gathered[one.role_id].append(one)
     return dict(sorted(gathered.items()))

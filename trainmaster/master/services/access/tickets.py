@@ -58,9 +58,9 @@ class Tickets:
 
     def redeem(self, ticket: str, purpose: str) -> int:
         """Redeems a ticket and returns its session; it is spent, whatever it is used for. Raises Unauthenticated."""
-        mine = delete(Ticket).where(Ticket.ticket_hash == identity.digest(ticket))
+        spent = delete(Ticket).where(Ticket.ticket_hash == identity.digest(ticket))
         with self._store.transaction() as session:
-            row = session.execute(mine.returning(Ticket.session_id, Ticket.purpose, Ticket.expires_at)).first()
+            row = session.execute(spent.returning(Ticket.session_id, Ticket.purpose, Ticket.expires_at)).first()
         if row is None or row.purpose != purpose or row.expires_at < now():
             raise Unauthenticated(_SPENT.format(LIFE_OF_LINK if purpose == PAGE else LIFE))
         return int(row.session_id)
@@ -75,9 +75,9 @@ class Tickets:
     def shown_user(self, ticket: str) -> User:
         """Return the user whom a link for the page signs in; the ticket stays good. Raises Unauthenticated,
         NotActive."""
-        mine = select(Ticket.session_id, Ticket.purpose, Ticket.expires_at)
+        by_hash = select(Ticket.session_id, Ticket.purpose, Ticket.expires_at)
         with self._store.autocommit() as session:
-            row = session.execute(mine.where(Ticket.ticket_hash == identity.digest(ticket))).first()
+            row = session.execute(by_hash.where(Ticket.ticket_hash == identity.digest(ticket))).first()
         if row is None or row.purpose != PAGE or row.expires_at < now():
             raise Unauthenticated(_SPENT.format(LIFE_OF_LINK))
         return self._identities.get_user(self._identities.by_session(row.session_id).user_id)

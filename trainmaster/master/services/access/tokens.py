@@ -89,8 +89,8 @@ class AccessTokens:
             user = session.get(User, user_id)
             if user is None or not user.active:
                 raise NotFound(f"There is no active user {user_id}.")
-            mine = (UserSession.user_id == user_id, UserSession.kind == ACCESS_TOKEN)
-            bounds.check_count(session, "things", "There are {} access tokens of this user", *mine)
+            users_tokens = (UserSession.user_id == user_id, UserSession.kind == ACCESS_TOKEN)
+            bounds.check_count(session, "things", "There are {} access tokens of this user", *users_tokens)
             row = UserSession(
                 user_id=user_id, token_hash=digest(token), expires_at=ends, kind=ACCESS_TOKEN, description=description
             )
@@ -105,10 +105,10 @@ class AccessTokens:
         """Change a token. A revoked token stays revoked."""
         with self._store.transaction() as session:
             row = session.get(UserSession, token_id, with_for_update=True)
-            mine = row is not None and row.user_id == caller.user_id
-            if row is None or row.kind != ACCESS_TOKEN or not (mine or caller.holds(Permission.VIEW_OTHER_TOKEN)):
+            is_own = row is not None and row.user_id == caller.user_id
+            if row is None or row.kind != ACCESS_TOKEN or not (is_own or caller.holds(Permission.VIEW_OTHER_TOKEN)):
                 raise NotFound(f"There is no access token {token_id}.")
-            if not mine:
+            if not is_own:
                 caller.require(Permission.ADMINISTRATE_TOKEN)
             if description is not None:
                 row.description = description
@@ -126,8 +126,8 @@ class AccessTokens:
             if most != -1:
                 raise Invalid(f"lifespan: access tokens live at most {most} days here.")
             return FOREVER
-        found = _LIFESPAN.fullmatch(lifespan)
-        hours = int(found[1]) if found else 0
+        match = _LIFESPAN.fullmatch(lifespan)
+        hours = int(match[1]) if match else 0
         if hours <= 0:
             raise Invalid(f"lifespan: {lifespan!r} is neither a number of hours such as 48h nor -1.")
         if most != -1 and hours > most * 24:

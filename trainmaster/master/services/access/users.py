@@ -182,16 +182,16 @@ class Users:
 
     def set_active(self, caller: Caller, ids: Sequence[int], active: bool) -> list[tuple[int, str]]:
         """Activates or deactivates users; returns for each the error, or None."""
-        found = []
+        results = []
         for user_id in ids:
             try:
                 self.patch(caller, user_id, UserChange(active=active))
-                found.append((user_id, ""))
+                results.append((user_id, ""))
             except Forbidden:
                 raise
             except ServiceError as error:
-                found.append((user_id, error.message))
-        return found
+                results.append((user_id, error.message))
+        return results
 
     # -- what they have set for themselves ----------------------------------------------------------------------------
     def settings(self, user_id: int) -> list[UserSetting]:
@@ -213,8 +213,8 @@ class Users:
                 added = insert(UserSetting).values(rows)
                 same = (UserSetting.user_id, UserSetting.storage_path, UserSetting.key)
                 session.execute(added.on_conflict_do_update(index_elements=same, set_={"value": added.excluded.value}))
-            mine = (UserSetting.user_id == user_id, tuple_(UserSetting.storage_path, UserSetting.key).in_(gone))
-            session.execute(delete(UserSetting).where(*mine))
+            stale = (UserSetting.user_id == user_id, tuple_(UserSetting.storage_path, UserSetting.key).in_(gone))
+            session.execute(delete(UserSetting).where(*stale))
 
     def reset_settings(self, user_id: int) -> None:
         with self._store.transaction() as session:
@@ -283,8 +283,8 @@ def _call(session: Session, row: User, name: str) -> None:
 
 def _end_sessions(session: Session, user_id: int, *, but: str) -> None:
     """End a user's sessions. `but`: the token of the session that stays."""
-    mine = (UserSession.user_id == user_id, UserSession.kind == SESSION)
-    session.execute(delete(UserSession).where(*mine, UserSession.token_hash != digest(but)))
+    users_sessions = (UserSession.user_id == user_id, UserSession.kind == SESSION)
+    session.execute(delete(UserSession).where(*users_sessions, UserSession.token_hash != digest(but)))
 
 
 def _keep_an_administrator(session: Session) -> None:

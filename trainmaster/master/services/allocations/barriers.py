@@ -23,6 +23,7 @@ class Barriers:
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
+        self._settings = master.settings
 
     def gather(self, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
         """Contributes to a barrier of `peers`; returns all contributions once they are complete, else None.
@@ -30,13 +31,15 @@ class Barriers:
         Calling it again with the same `request` changes nothing and returns the same. Raises NotFound, Invalid for more
         than an attempt may keep.
         """
-        size = bounds.check_entry(data, "A contribution to a barrier")
+        size = bounds.check_entry(self._settings.limits, data, "A contribution to a barrier")
         with self._store.transaction() as session:
             if session.get(Allocation, allocation_id, with_for_update=True) is None:
                 raise NotFound(f"There is no allocation {allocation_id}.")
             number = _number(session, allocation_id, kind, request)
             if number is None:
-                bounds.check_entries("The barriers of an attempt", *_kept(session, allocation_id), size)
+                bounds.check_entries(
+                    self._settings.limits, "The barriers of an attempt", *_kept(session, allocation_id), size
+                )
                 number = _next(session, allocation_id, kind, peers)
                 entry = {"allocation_id": allocation_id, "kind": kind, "request_uuid": request, "data": data}
                 session.add(BarrierEntry(**entry, number=number, size=size))
@@ -71,14 +74,14 @@ class Barriers:
 
 def _number(session: Session, allocation_id: str, kind: str, request: str) -> int | None:
     """Return the barrier to which `request` has contributed."""
-    mine = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
-    return session.scalar(select(BarrierEntry.number).where(*mine, BarrierEntry.request_uuid == request))
+    of_barrier = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
+    return session.scalar(select(BarrierEntry.number).where(*of_barrier, BarrierEntry.request_uuid == request))
 
 
 def _next(session: Session, allocation_id: str, kind: str, peers: int) -> int:
     """Return the barrier of the next contribution."""
-    mine = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
-    latest = session.scalar(select(func.max(BarrierEntry.number)).where(*mine))
+    of_barrier = (BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
+    latest = session.scalar(select(func.max(BarrierEntry.number)).where(*of_barrier))
     if latest is None:
         return 0
     return latest + int(_arrived(session, allocation_id, kind, latest) >= peers)

@@ -73,24 +73,24 @@ class Endings:
         with self._store.autocommit() as session:
             return [Ending(*row) for row in session.execute(query)]
 
-    def note_explanation(self, allocation_id: str, told: Explanation) -> None:
+    def note_explanation(self, allocation_id: str, explanation: Explanation) -> None:
         """Store what the scheduler's accounting, or the job's files, report of a job that left the queue."""
         with self._store.transaction() as session:
             allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
             if allocation.ended_at is not None:
                 return
             known = allocation.observed or ObservedJob()
-            if told.state.terminal:
+            if explanation.state.terminal:
                 known = known.updated(
-                    text=told.text,
+                    text=explanation.text,
                     ended_seen_at=known.ended_seen_at or epoch(now()),
-                    canceller=told.canceller.value,
-                    script_began=told.script_began,
-                    signal=signal_of(told.exit_code, told.exit_signal) or known.signal,
+                    canceller=explanation.canceller.value,
+                    script_began=explanation.script_began,
+                    signal=signal_of(explanation.exit_code, explanation.exit_signal) or known.signal,
                 )
-                allocation.observed_state = told.state.value
-                allocation.exit_code = told.exit_code
-            elif told.state is not JobState.UNKNOWN and allocation.absent_since is not None:
+                allocation.observed_state = explanation.state.value
+                allocation.exit_code = explanation.exit_code
+            elif explanation.state is not JobState.UNKNOWN and allocation.absent_since is not None:
                 # The scheduler has the job, and its listing left it out: the silence begins again.
                 allocation.absent_since = now()
             allocation.observed = known.updated(asked=True)
@@ -134,13 +134,13 @@ class Endings:
 
     def end_together(self, experiment_id: int, outcomes: Mapping[str, Outcome]) -> None:
         """End several attempts (by id) of one experiment: all or none of them."""
-        mine = Allocation.id.in_(outcomes)
-        of_trials = select(Trial).where(Trial.id.in_(select(Allocation.trial_id).where(mine))).order_by(Trial.id)
-        of_attempts = select(Allocation).where(mine).order_by(Allocation.id)
+        ending = Allocation.id.in_(outcomes)
+        of_trials = select(Trial).where(Trial.id.in_(select(Allocation.trial_id).where(ending))).order_by(Trial.id)
+        of_attempts = select(Allocation).where(ending).order_by(Allocation.id)
         fresh = {"populate_existing": True}
         with self._experiment_lock.hold(experiment_id) as orchestrator:
-            found = orchestrator.session.scalars(of_trials.with_for_update(key_share=True), execution_options=fresh)
-            by_id = {trial.id: trial for trial in found}
+            trials = orchestrator.session.scalars(of_trials.with_for_update(key_share=True), execution_options=fresh)
+            by_id = {trial.id: trial for trial in trials}
             for allocation in orchestrator.session.scalars(
                 of_attempts.with_for_update(), execution_options=fresh
             ).all():
@@ -238,32 +238,32 @@ def possibly_over() -> ColumnElement[bool]:
 
 @dataclass(frozen=True)
 class Unclear:
-    """An attempt whose end its scheduler or its files may still explain. `said`: the end that the scheduler reports;
+    """An attempt whose end its scheduler or its files may still explain. `reported`: the scheduler's end;
     `explains`: whether to ask it, beside reading the files."""
 
     allocation_id: str
     ref: JobRef
-    said: OutcomeKind | None
+    reported: OutcomeKind | None
     explains: bool
 
 
 def unclear(endings: Sequence[Ending]) -> list[Unclear]:
     """Attempt that the scheduler reports ended, or no longer lists, while exit records of nodes are missing; and those
     that it calls cancelled although something speaks against a person."""
-    found = []
+    unexplained = []
     for one in endings:
         attempt = attempt_of(one.allocation)
-        over = attempt.said is not None or attempt.absent_since is not None
+        over = attempt.reported is not None or attempt.absent_since is not None
         doubted = _is_doubted(attempt)
         if one.ref is not None and (doubted or (over and len(attempt.exits) < attempt.num_nodes)):
             # "failed" may hide the cause; every other state names it
-            explains = doubted or attempt.said in (None, OutcomeKind.FAILED)
-            found.append(Unclear(one.allocation.id, one.ref, attempt.said, explains))
-    return found
+            explains = doubted or attempt.reported in (None, OutcomeKind.FAILED)
+            unexplained.append(Unclear(one.allocation.id, one.ref, attempt.reported, explains))
+    return unexplained
 
 
 def _is_doubted(attempt: Attempt) -> bool:
-    ours = attempt.kill_asked or attempt.said is not OutcomeKind.CANCELLED
+    ours = attempt.kill_asked or attempt.reported is not OutcomeKind.CANCELLED
     return not ours and needs_asking(attempt.cancellation) and settled(attempt, epoch(now()))
 
 
@@ -309,18 +309,18 @@ def _end(orchestrator: ExperimentOrchestrator, allocation: Allocation, trial: Tr
     )
 
 
-def with_cause(found: Verdict, why: NotStarted | None) -> Verdict:
+def with_cause(verdict: Verdict, why: NotStarted | None) -> Verdict:
     """Add the cause to the verdict of a job that failed before its runtime came up, where its output shows it."""
-    if why is None or found.outcome.kind is not OutcomeKind.FAILED:
-        return found
+    if why is None or verdict.outcome.kind is not OutcomeKind.FAILED:
+        return verdict
     kind = OutcomeKind.REJECTED if why.final else OutcomeKind.FAILED
     kind = OutcomeKind.INFRASTRUCTURE if why.uncharged else kind
-    return replace(found, outcome=replace(found.outcome, kind=kind, text=why.text))
+    return replace(verdict, outcome=replace(verdict.outcome, kind=kind, text=why.text))
 
 
 def attempt_of(allocation: Allocation) -> Attempt:
     """Return the facts of a row in the form that the pure verdict needs."""
-    seen = allocation.observed or ObservedJob()
+    observed = allocation.observed or ObservedJob()
     state = JobState(allocation.observed_state) if allocation.observed_state else JobState.UNKNOWN
     received = [record.received_at for record in allocation.exits]
     return Attempt(
@@ -335,11 +335,11 @@ def attempt_of(allocation: Allocation) -> Attempt:
             for rank, record in allocation.exits.by_rank.items()
         },
         first_exit_at=min(received) if received else None,
-        said=ENDS.get(state),
-        said_text=seen.text or "",
-        said_signal=seen.signal,
-        ended_seen_at=seen.ended_seen_at,
-        never_since=seen.never_since,
+        reported=ENDS.get(state),
+        reported_text=observed.text or "",
+        reported_signal=observed.signal,
+        ended_seen_at=observed.ended_seen_at,
+        never_since=observed.never_since,
         absent_since=epoch(allocation.absent_since) if allocation.absent_since else None,
         preempt_reason=allocation.preempt_reason if allocation.preempt_at else None,
         kill_asked=allocation.kill_at is not None,
@@ -349,24 +349,24 @@ def attempt_of(allocation: Allocation) -> Attempt:
 
 
 def _cancellation(allocation: Allocation) -> Cancellation:
-    seen = allocation.observed or ObservedJob()
+    observed = allocation.observed or ObservedJob()
     submitted = epoch(allocation.submit_started_at) if allocation.submit_started_at else None
 
     def by_our_clock(time: float | None) -> float | None:
         # The scheduler's clock may differ from ours: the submit is a moment of both.
-        if not submitted or not seen.submitted_at or not time:
+        if not submitted or not observed.submitted_at or not time:
             return None
-        return time - seen.submitted_at + submitted
+        return time - observed.submitted_at + submitted
 
     return Cancellation(
-        by_person=seen.canceller == Canceller.PERSON,
-        asked=seen.asked,
+        by_person=observed.canceller == Canceller.PERSON,
+        asked=observed.asked,
         leased_at=epoch(allocation.leased_at) if allocation.leased_at else None,
-        started_at=by_our_clock(seen.started_at),
-        placed=bool(seen.nodes),
-        script_began=seen.script_began,
-        alive_at=seen.alive_at,
-        controller_started_at=by_our_clock(seen.controller_started_at),
+        started_at=by_our_clock(observed.started_at),
+        placed=bool(observed.nodes),
+        script_began=observed.script_began,
+        alive_at=observed.alive_at,
+        controller_started_at=by_our_clock(observed.controller_started_at),
     )
 
 

@@ -28,15 +28,18 @@ class HarnessReports:
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
+        self._settings = master.settings
 
     def note_accelerators(self, allocation_id: str, data: Mapping[str, Any]) -> None:
         """Store the devices of a container of an attempt; a new report replaces the container's earlier one. Raises
         NotFound, Invalid for more than an attempt may keep."""
-        size = bounds.check_entry(data, "The report of a container's devices")
+        size = bounds.check_entry(self._settings.limits, data, "The report of a container's devices")
         with self._store.transaction() as session:
             row = _locked(session.get(Allocation, allocation_id, with_for_update=True), allocation_id)
             others = [known for known in row.accelerators or [] if known.get("containerId") != data.get("containerId")]
-            bounds.check_entries("The devices of an attempt", len(others), len(json.dumps(others)), size)
+            bounds.check_entries(
+                self._settings.limits, "The devices of an attempt", len(others), len(json.dumps(others)), size
+            )
             row.accelerators = [*others, {**data, "allocationId": allocation_id, "taskId": row.task_id}]
 
     def accelerators(self, task_id: str) -> list[Json]:
@@ -45,8 +48,8 @@ class HarnessReports:
             if session.get(Task, task_id) is None:
                 raise NotFound(f"There is no task {task_id}.")
             query = select(Allocation.accelerators, Allocation.pool).where(Allocation.task_id == task_id)
-            found = session.execute(query.order_by(Allocation.attempt)).all()
-        return [{**data, "resourcePool": pool} for known, pool in found for data in known or []]
+            rows = session.execute(query.order_by(Allocation.attempt)).all()
+        return [{**data, "resourcePool": pool} for known, pool in rows for data in known or []]
 
     def rendezvous(self, allocation_id: str, resources_id: str) -> HarnessRendezvous | None:
         """Addresses of all nodes of an attempt, once all have arrived; None before. `resources_id` is a node's name,
@@ -61,9 +64,9 @@ class HarnessReports:
             nodes = list(session.scalars(query))
         if row.leased_at is None or len(nodes) < row.num_nodes:
             return None
-        mine = next((node for node in nodes if resources_id in (node.name, str(node.node_rank))), nodes[0])
+        own_node = next((node for node in nodes if resources_id in (node.name, str(node.node_rank))), nodes[0])
         return HarnessRendezvous(
-            [next(iter(node.addresses), node.name) for node in nodes], mine.node_rank, list(mine.slot_ids)
+            [next(iter(node.addresses), node.name) for node in nodes], own_node.node_rank, list(own_node.slot_ids)
         )
 
 

@@ -116,20 +116,22 @@ class Leases:
                 outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else CannotBatch()
         return [outcomes[request.allocation_id] for request in requests]
 
-    def _work(self, session: Session, found: Row[Any], slot_type: str) -> Json:
-        allocation: Allocation = found.Allocation
+    def _work(self, session: Session, row: Row[Any], slot_type: str) -> Json:
+        allocation: Allocation = row.Allocation
         if allocation.trial_id is None:
             work = task_spec.work_for(session, allocation, slot_type)
-        elif found.Trial is None:
+        elif row.Trial is None:
             raise NotFound(f"The trial of the attempt {allocation.id} has been deleted.")
         else:
-            work = job_spec.work_for(found.Experiment, found.Trial, allocation, slot_type, found.username)
-            work["trial"]["steps_completed"] = found.steps or 0
-            work["files"] = archives.listed(found.archive)
+            work = job_spec.work_for(row.Experiment, row.Trial, allocation, slot_type, row.username)
+            work["trial"]["steps_completed"] = row.steps or 0
+            work["files"] = archives.listed(row.archive)
             work["limits"] = {key: getattr(self._settings.limits, key) for key in ("metric_name", "report_values")}
         # Empty for a TensorBoard: no code of its owner runs in it.
-        mine = "" if work["task_type"] == TENSORBOARD else self._identities.owner_token(allocation.id, allocation.token)
-        return {**work, "owner_token": mine}
+        session_token = (
+            "" if work["task_type"] == TENSORBOARD else self._identities.owner_token(allocation.id, allocation.token)
+        )
+        return {**work, "owner_token": session_token}
 
 
 def _refusal(allocation: Allocation, request: LeaseRequest) -> str:

@@ -32,10 +32,10 @@ class Preemptions:
         columns = Allocation.id, Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at
         with self._store.autocommit() as session:
             rows = session.execute(select(*columns).where(Allocation.id == any_(literal(allocations, ARRAY(Text)))))
-            found = {row.id: row for row in rows}
+            by_id = {row.id: row for row in rows}
         reasons: list[str | Exception | None] = []
         for allocation_id in allocations:
-            row = found.get(allocation_id)
+            row = by_id.get(allocation_id)
             if row is None:
                 reasons.append(NotFound(f"There is no allocation {allocation_id}."))
             elif row.ended_at is not None:
@@ -65,10 +65,10 @@ def _left_at(ended_at: dt.datetime, reason: str | None) -> str | Unauthenticated
 
 
 def _locked(session: Session, allocation_id: str) -> Allocation:
-    found = session.get(Allocation, allocation_id, with_for_update=True)
-    if found is None:
+    allocation = session.get(Allocation, allocation_id, with_for_update=True)
+    if allocation is None:
         raise NotFound(f"There is no allocation {allocation_id}.")
-    return found
+    return allocation
 
 
 def note_pending_preemption(session: Session, allocation: Allocation, reason: str) -> None:

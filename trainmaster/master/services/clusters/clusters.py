@@ -208,12 +208,12 @@ class Clusters:
     def capabilities(self, cluster: Cluster) -> Capabilities:
         """Return the result of `probe`, called once. Raises DispatcherError while the cluster cannot be reached."""
         with self._lock:
-            found = self._capabilities.get(cluster.name)
-        if found is None:
-            found = cluster.dispatcher.probe()
+            capabilities = self._capabilities.get(cluster.name)
+        if capabilities is None:
+            capabilities = cluster.dispatcher.probe()
             with self._lock:
-                self._capabilities[cluster.name] = found
-        return found
+                self._capabilities[cluster.name] = capabilities
+        return capabilities
 
     def schedules(self, cluster: Cluster) -> bool:
         """Whether a cluster's dispatcher orders jobs itself; False while it cannot be reached."""
@@ -242,13 +242,13 @@ class Clusters:
     def external_jobs(self) -> list[ExternalJob]:
         """Other people's jobs, where a cluster lists them. It sends a query of its own only without a recent
         observation: on a master that does not lead, or while no job of ours is there."""
-        found: list[ExternalJob] = []
+        external: list[ExternalJob] = []
         for cluster in self:
             if cluster.facts.shows_external:
                 jobs = self._recent_external(cluster)
                 names = {one.partition: one.pool.name for one in reversed(self.pools()) if one.cluster is cluster}
-                found += [replace(job, pool=names.get(job.pool, job.pool)) for job in jobs]
-        return found
+                external += [replace(job, pool=names.get(job.pool, job.pool)) for job in jobs]
+        return external
 
     def _recent_external(self, cluster: Cluster) -> Sequence[ExternalJob]:
         at, jobs = self._external.get(cluster.name, (float("-inf"), ()))
@@ -284,20 +284,20 @@ class Clusters:
         """All pools, derived ones included, in the order of configuration. A pool that has the name of another
         cluster's is called CLUSTER.NAME; that of the first cluster keeps its name, which experiments, reservations and
         scripts use already."""
-        found: dict[str, ServedPool] = {}
+        pools: dict[str, ServedPool] = {}
         renamed: dict[tuple[str, str], str] = {}
         for cluster in self:
             for served in self._of(cluster, fresh):
                 plain = served.pool.name
-                first = found.get(plain)
+                first = pools.get(plain)
                 if first is not None and first.cluster is cluster:
                     continue  # a partition of that name comes before a pool on top of another
                 name = plain if first is None else f"{cluster.name}.{plain}"
                 if first is not None:
                     renamed[cluster.name, plain] = first.cluster.name
-                found[name] = replace(served, pool=replace(served.pool, name=name), plain=plain)
+                pools[name] = replace(served, pool=replace(served.pool, name=name), plain=plain)
         self._note_namesakes(renamed)
-        return list(found.values())
+        return list(pools.values())
 
     def _note_namesakes(self, renamed: Mapping[tuple[str, str], str]) -> None:
         for (cluster, plain), first in renamed.items():
@@ -307,8 +307,8 @@ class Clusters:
 
     def namesakes(self, cluster: Cluster) -> list[str]:
         """Sentences on pools of a cluster whose names another one has already, as of the last listing."""
-        found = dict(self._namesakes)
-        return [namesake(name, plain, first) for (name, plain), first in found.items() if name == cluster.name]
+        namesakes = dict(self._namesakes)
+        return [namesake(name, plain, first) for (name, plain), first in namesakes.items() if name == cluster.name]
 
     def resolve(self, name: str, slots: int, cluster: str = "") -> ServedPool:
         """Return the pool called `name`, or the default one for `slots`; CLUSTER.NAME names one whether or not another
@@ -369,7 +369,7 @@ class Clusters:
                 return known
             self._asked[cluster.name] = time.monotonic()
         try:
-            found = cluster.dispatcher.pools()
+            pools = cluster.dispatcher.pools()
         except DispatcherError as error:
             if self._problems.get(cluster.name) != str(error):
                 log.warning("pools of %s cannot be listed: %s", cluster.name, error)
@@ -377,5 +377,5 @@ class Clusters:
             return known or ()
         self._problems.pop(cluster.name, None)
         with self._lock:
-            self._pools[cluster.name] = found
-        return found
+            self._pools[cluster.name] = pools
+        return pools

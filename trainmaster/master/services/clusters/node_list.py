@@ -27,11 +27,11 @@ class NodeShown:
 
 def show(clusters: Clusters) -> list[NodeShown]:
     """All nodes by name. A node of several pools shows its accelerators where one of them has any, else its CPUs."""
-    found: dict[tuple[str, str], list[tuple[ServedPool, PoolNode]]] = {}
+    by_node: dict[tuple[str, str], list[tuple[ServedPool, PoolNode]]] = {}
     for served in clusters.pools():
         for node in served.pool.members:
-            found.setdefault((node.name, served.cluster.name), []).append((served, node))
-    return [_merged(entries) for _, entries in sorted(found.items())]
+            by_node.setdefault((node.name, served.cluster.name), []).append((served, node))
+    return [_merged(entries) for _, entries in sorted(by_node.items())]
 
 
 def find(nodes: Iterable[NodeShown], node_id: str) -> NodeShown | None:

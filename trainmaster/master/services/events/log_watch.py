@@ -78,8 +78,8 @@ def matching(waited: Sequence[Any] | None, lines: Callable[[], Iterable[WatchedL
     trial_id, policies, triggers = waited or (0, None, None)
     if not (policies or triggers):
         return None
-    found = _matches(trial_id, policies or (), triggers or (), lines())
-    return found if found.policies or found.triggers else None
+    match = _matches(trial_id, policies or (), triggers or (), lines())
+    return match if match.policies or match.triggers else None
 
 
 class LogWatch:
@@ -92,17 +92,17 @@ class LogWatch:
         """Acts on matches of `lines`. `lines` is called only where there are patterns."""
         with self._store.autocommit() as session:
             waited = session.scalar(_WAITING, {"task_id": task_id})
-        if (found := matching(waited, lines)) is not None:
-            self.act(task_id, found)
+        if (match := matching(waited, lines)) is not None:
+            self.act(task_id, match)
 
-    def act(self, task_id: str, found: LogMatch) -> None:
+    def act(self, task_id: str, match: LogMatch) -> None:
         notes = log_store.Notes()
         with self._store.transaction() as session:
-            trial = session.get(Trial, found.trial_id, with_for_update=True)
+            trial = session.get(Trial, match.trial_id, with_for_update=True)
             if trial is None:
                 return
-            for policy, line in found.policies:
-                for said in _apply(trial, policy, line):
+            for policy, line in match.policies:
+                for line_for_log in _apply(trial, policy, line):
                     why = f"the log says: {line.shown[:SHOWN]}"
                     name = policy.label
                     story = Story(
@@ -112,10 +112,10 @@ class LogWatch:
                         subject="trial",
                         event="LogPolicy",
                     )
-                    story.why = f"{name}: {said}; {why}"
+                    story.why = f"{name}: {line_for_log}; {why}"
                     session.add(story)
-                    notes.say(task_id, f"The log policy {name} has matched: {said}", "WARNING")
-            _notify(session, trial, task_id, found.triggers)
+                    notes.say(task_id, f"The log policy {name} has matched: {line_for_log}", "WARNING")
+            _notify(session, trial, task_id, match.triggers)
             session.flush()
             notes.write(session)
 

@@ -50,11 +50,11 @@ def of_experiment(facts: Mapping[str, Any], trial_id: int | None = None, alert: 
         **({"Reason": facts["reason"]} if facts.get("reason") else {}),
     }
     title = f"{look.mark}{_plain(str(facts['name']))} (#{facts['id']})"
-    said = _block("plain_text", look.line)
+    headline = _block("plain_text", look.line)
     if alert is not None:
-        said["fields"] = _fields({"Level": alert.level, "Title": alert.title, "Description": alert.description})
+        headline["fields"] = _fields({"Level": alert.level, "Title": alert.title, "Description": alert.description})
     attachment = {"color": look.colour, "blocks": [{**_block("mrkdwn", title), "fields": _fields(about)}]}
-    return {"blocks": [said], "attachments": [attachment]}
+    return {"blocks": [headline], "attachments": [attachment]}
 
 
 def of_log(who: Iterable[tuple[str, object]], node: str, line: str, pattern: str, logs: str) -> Json:

@@ -79,11 +79,11 @@ class Follower:
 
     def look(self, caller: Caller) -> Ranges:
         """Return entities that are gone for the caller; `changed` then yields new and changed ones."""
-        seen = {key: seq for key, seq in self._all(caller, self._query(self.kind.table.id, self.kind.table.seq))}
-        gone = self.known.without(seen)
+        seqs = {key: seq for key, seq in self._all(caller, self._query(self.kind.table.id, self.kind.table.seq))}
+        gone = self.known.without(seqs)
         # A row without a number is being changed at this moment: the next read finds it.
-        due = {key: seq for key, seq in seen.items() if seq is not None and (seq > self.since or key not in self.known)}
-        self.known = Ranges.of(key for key, seq in seen.items() if seq is not None or key in self.known)
+        due = {key: seq for key, seq in seqs.items() if seq is not None and (seq > self.since or key not in self.known)}
+        self.known = Ranges.of(key for key, seq in seqs.items() if seq is not None or key in self.known)
         self.since = max([self.since, *due.values()])
         self._due = due
         return gone
@@ -96,8 +96,8 @@ class Follower:
         for start in range(0, len(order), CHUNK):
             ids = order[start : start + CHUNK]
             query = self._query(self.kind.table, self.kind.workspace).where(self.kind.table.id.in_(ids))
-            found = [Change(row, where, due[row.id]) for row, where in self._all(caller, query)]
-            yield sorted(found, key=lambda one: one.seq)
+            changes = [Change(row, where, due[row.id]) for row, where in self._all(caller, query)]
+            yield sorted(changes, key=lambda one: one.seq)
 
     def _query(self, *what: Any) -> Select[Any]:
         return self.kind.joined(select(*what).select_from(self.kind.table)).where(self.wanted.where())

@@ -160,14 +160,14 @@ class WebhookDeliveries:
     def _allowed(self, host: str, port: int) -> str:
         """Return the address to connect to: the first of the host's that webhooks may reach. Raises OSError when there
         is none."""
-        found = dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        for text in found:
+        resolved = dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        for text in resolved:
             address = addresses.canonical(text)
             if address is None:
                 continue
             if addresses.within(address, self._settings.webhook_networks) or addresses.is_public(address):
                 return text
-        raise OSError(f"none of its addresses ({', '.join(found)}) is on the internet or in webhooks.allow_networks")
+        raise OSError(f"none of its addresses ({', '.join(resolved)}) is on the internet or in webhooks.allow_networks")
 
     def _failed(self, letter: DeliveryAttempt, error: NotDelivered) -> None:
         over = error.final or letter.attempt > len(PAUSES)

@@ -96,16 +96,16 @@ class SiteWebhooks:
         if (where := caller.where(Permission.VIEW_WEBHOOKS)) is not None:
             query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(where)))
         elif caller.grants is None and not caller.admin:
-            mine = select(Workspace.id).where(Workspace.user_id == caller.user_id)
-            query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(mine)))
+            own_workspaces = select(Workspace.id).where(Workspace.user_id == caller.user_id)
+            query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(own_workspaces)))
         with self._store.transaction() as session:
             rows = list(session.scalars(query))
-            found: dict[int, list[WebhookTrigger]] = {row.id: [] for row in rows}
-            theirs = select(WebhookTrigger).where(WebhookTrigger.webhook_id.in_(found)).order_by(WebhookTrigger.id)
+            triggers: dict[int, list[WebhookTrigger]] = {row.id: [] for row in rows}
+            theirs = select(WebhookTrigger).where(WebhookTrigger.webhook_id.in_(triggers)).order_by(WebhookTrigger.id)
             for trigger in session.scalars(theirs):
-                found[trigger.webhook_id].append(trigger)
+                triggers[trigger.webhook_id].append(trigger)
             editable = _editable(session, caller, {row.workspace_id for row in rows})
-        return [WebhookView(row, found[row.id], row.workspace_id in editable) for row in rows]
+        return [WebhookView(row, triggers[row.id], row.workspace_id in editable) for row in rows]
 
     def create(self, caller: Caller, request: WebhookRequest) -> WebhookView:
         """Raise Invalid, AlreadyExists, Forbidden. Webhooks for all workspaces may share a name, and
@@ -187,13 +187,13 @@ class SiteWebhooks:
                 row.config,
                 row.project_id,
             )
-            said = slack.Alert(level, str(data.get("title") or ""), str(data.get("description") or ""))
+            alert = slack.Alert(level, str(data.get("title") or ""), str(data.get("description") or ""))
             facts = _experiment(session, row)
             if trial_id is not None:
                 facts["trial_id"] = trial_id
-            custom = {"title": said.title, "description": said.description, "level": level}
+            custom = {"title": alert.title, "description": alert.description, "level": level}
             payload: Json = {"experiment": facts, "custom_data": custom}
-            message = slack.of_experiment(facts, trial_id, said)
+            message = slack.of_experiment(facts, trial_id, alert)
             notify(session, hooks, WebhookEvent(CUSTOM, {"state": row.state}, payload, message))
 
 
@@ -211,8 +211,8 @@ def _editable(session: Session, caller: Caller, workspaces: AbstractSet[int | No
     """Return the ones of `workspaces` (None: all of them together) whose webhooks the caller may change."""
     if caller.grants is not None or caller.admin:
         return {each for each in workspaces if caller.holds(Permission.EDIT_WEBHOOKS, each)}
-    mine = select(Workspace.id).where(Workspace.user_id == caller.user_id, Workspace.id.in_(workspaces - {None}))
-    return set(session.scalars(mine))
+    owned = select(Workspace.id).where(Workspace.user_id == caller.user_id, Workspace.id.in_(workspaces - {None}))
+    return set(session.scalars(owned))
 
 
 # -- what happens --------------------------------------------------------------------------------------------------
@@ -220,10 +220,10 @@ def _editable(session: Session, caller: Caller, workspaces: AbstractSet[int | No
 
 def experiment_ended(session: Session, row: Experiment) -> None:
     """Queues the events for an experiment that has reached its terminal state."""
-    heard = select(WebhookTrigger.webhook_id).where(
+    triggered = select(WebhookTrigger.webhook_id).where(
         WebhookTrigger.kind == STATE_CHANGE, WebhookTrigger.condition["state"].astext == row.state
     )
-    hooks = _listeners(session, heard, row.config, row.project_id)
+    hooks = _listeners(session, triggered, row.config, row.project_id)
     if not hooks:
         return
     facts = _experiment(session, row)
@@ -250,12 +250,12 @@ def test_event() -> WebhookEvent:
 
 def notify(session: Session, hooks: Iterable[Webhook], event: WebhookEvent) -> None:
     """Write an event to the outbox, for delivery after this transaction."""
-    found = [
+    deliveries = [
         WebhookDelivery(webhook_id=hook.id, event_id=(key := uuid.uuid4()), body=body_of(hook, event, key), attempts=0)
         for hook in hooks
     ]
-    if found:
-        session.add_all(found)
+    if deliveries:
+        session.add_all(deliveries)
         wake(session, OUTBOX)
 
 
@@ -287,10 +287,10 @@ def wanted_by(config: StoredConfig, hooks: Iterable[Webhook]) -> list[Webhook]:
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _listeners(session: Session, heard: Any, config: StoredConfig, project_id: int) -> list[Webhook]:
+def _listeners(session: Session, triggered: Any, config: StoredConfig, project_id: int) -> list[Webhook]:
     home = select(Project.workspace_id).where(Project.id == project_id).scalar_subquery()
     query = select(Webhook).where(
-        Webhook.id.in_(heard), or_(Webhook.workspace_id.is_(None), Webhook.workspace_id == home)
+        Webhook.id.in_(triggered), or_(Webhook.workspace_id.is_(None), Webhook.workspace_id == home)
     )
     return wanted_by(config, session.scalars(query.order_by(Webhook.id)))
 
@@ -316,8 +316,8 @@ def _experiment(session: Session, row: Experiment) -> Json:
 
 def _own(session: Session, caller: Caller, row: Experiment) -> None:
     if caller.allocation_id is not None:
-        mine = session.scalar(select(Trial.experiment_id).where(Trial.id == (caller.trial_id or 0)))
-        if mine != row.id:
+        own_experiment = session.scalar(select(Trial.experiment_id).where(Trial.id == (caller.trial_id or 0)))
+        if own_experiment != row.id:
             raise Forbidden(f"This token does not belong to experiment {row.id}.")
     else:
         caller.require_owner(f"Experiment {row.id}", row.owner_id)

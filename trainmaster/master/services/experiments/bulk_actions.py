@@ -50,8 +50,8 @@ class BulkActions:
                 results.append(ExperimentResult(experiment_id, ""))
             except ServiceError as error:
                 results.append(ExperimentResult(experiment_id, error.message))
-        found = {result.experiment_id for result in results}
-        missing = [] if selection.query else [number for number in selection.ids if number not in found]
+        answered = {result.experiment_id for result in results}
+        missing = [] if selection.query else [number for number in selection.ids if number not in answered]
         results += [
             ExperimentResult(key, f"Experiment '{key}' not found in project {selection.project_id}.") for key in missing
         ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from trainmaster.config.experiment import ExperimentConfig, incomplete
+from trainmaster.config.limits import Limits
 from trainmaster.config.merge import merge
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.source import read
@@ -57,7 +58,11 @@ class Continuation:
                     "configuration; fork it instead."
                 )
             _check(orchestrator, overrides)
-            config = _overridden(row, overrides) if row.searcher_type == "single" else row.config
+            config = (
+                _overridden(orchestrator.settings.limits, row, overrides)
+                if row.searcher_type == "single"
+                else row.config
+            )
             refuse_excess(self._settings.limits, config)
             site_policies.refuse(orchestrator.session, workspace_id, config.to_json())
             served = self._clusters.resolve(config.resources.resource_pool, config.slots)
@@ -95,9 +100,9 @@ def _check(orchestrator: ExperimentOrchestrator, overrides: str) -> None:
             raise Conflict("experiment has been completed, cannot continue this experiment: all of its trials have.")
 
 
-def _overridden(row: Experiment, overrides: str) -> StoredConfig:
+def _overridden(limits: Limits, row: Experiment, overrides: str) -> StoredConfig:
     try:
-        document = read(overrides, SOURCE)
+        document = read(overrides, SOURCE, limits)
         given, complaints = check(ExperimentConfig, document.data, document)
         if given is None:
             raise ConfigError(in_order(complaints), SOURCE)

@@ -14,6 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment, parse_unfinished, without_effect
+from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.config.source import Document, read
@@ -44,7 +45,7 @@ UNCATEGORIZED = 1  # the project of experiments that name none
 
 
 @dataclass(frozen=True)
-class Order:
+class ExperimentRequest:
     """A user's request. `project_id` overrides the names in the file; without `files` a fork has its parent's."""
 
     text: str
@@ -58,7 +59,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class ResolvedRequest:
     """An order with everything that the workspace and the site decide about it."""
 
     document: Document
@@ -86,13 +87,13 @@ class ExperimentCreation:
         self._defaults = master.defaults
         self._feasibility = Feasibility(master)
 
-    def create(self, caller: Caller, order: Order) -> Created:
+    def create(self, caller: Caller, request: ExperimentRequest) -> Created:
         """Create the experiment, its first trials and their allocations in one transaction."""
-        plan = self._plan(caller, order)
+        plan = self._plan(caller, request)
         refuse_excess(self._settings.limits, plan.config)
         self._feasibility.refuse_impossible(plan.served, plan.config, caller.user_id, plan.workspace_id)
-        archive = pack(order.files, self._settings.limits.context * 2**20)
-        source = order.parent_id if not order.files else None
+        archive = pack(request.files, self._settings.limits.context * 2**20)
+        source = request.parent_id if not request.files else None
         with self._store.transaction() as session:
             live = (Experiment.owner_id == caller.user_id, Experiment.end_time.is_(None))
             bounds.check_count(session, "experiments", "You have {} experiments that have not ended", *live)
@@ -100,7 +101,7 @@ class ExperimentCreation:
             job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
             session.add(job)
             session.flush()
-            row = _row(plan, order, job, caller, size)
+            row = _row(plan, request, job, caller, size)
             row.warm_start = warm_start.source_of(session, caller, plan.config.searcher)
             session.add(row)
             session.flush()
@@ -112,31 +113,31 @@ class ExperimentCreation:
                 try:
                     orchestrator.begin()
                 except SearchError as error:
-                    raise Invalid(f"{order.source}: searcher: {error}") from None
+                    raise Invalid(f"{request.source}: searcher: {error}") from None
             place = effects.JobPlace.of(plan.served.cluster, schedules=self._clusters.schedules(plan.served.cluster))
             unused = [*without_effect(plan.document), *effects.unused(place, plan.document.data)]
             _tell_in_first_log(session, row.id, unused)
-            if order.validate_only:
+            if request.validate_only:
                 session.rollback()
         return Created(row, [*unused, *effects.remarks(place, plan.config)])
 
     # -- inside -------------------------------------------------------------------------------------------------------
-    def _plan(self, caller: Caller, order: Order) -> _Plan:
+    def _plan(self, caller: Caller, request: ExperimentRequest) -> ResolvedRequest:
         """Parse, find project and pool, merge what the workspace and the site add. Raises Invalid with every
         complaint."""
         # Project and pool decide which defaults apply, so they are read before those are merged.
-        shared = self._template(caller, order.template)
-        document = _read(order)
+        shared = self._template(caller, request.template)
+        document = _read(self._settings.limits, request)
         first = _parsed(parse_unfinished, document, [*shared, *self._defaults.of_pool("")])
         with self._store.transaction() as session:
-            if order.parent_id is not None:
-                parent = session.get(Experiment, order.parent_id)
-                absent = f"There is no experiment {order.parent_id} to fork from."
+            if request.parent_id is not None:
+                parent = session.get(Experiment, request.parent_id)
+                absent = f"There is no experiment {request.parent_id} to fork from."
                 if parent is None:
                     raise NotFound(absent)
                 home = session.get_one(Project, parent.project_id).workspace_id
                 caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home, absent)
-            project = project_for(session, caller, first, order.project_id)
+            project = project_for(session, caller, first, request.project_id)
             workspace = session.get_one(Workspace, project.workspace_id)
             governing = site_policies.of_workspace(session, workspace.id)
             resources = site_policies.govern(first, governing).resources
@@ -147,12 +148,12 @@ class ExperimentCreation:
         fragments = [*shared, *([storage] if storage else []), *self._defaults.of_pool(served.pool.name)]
         parse = partial(parse_experiment, invariants=[policy.invariant for policy in governing if policy.invariant])
         config = site_policies.govern(_parsed(parse, document, fragments), governing)
-        resolved = StoredConfig(self._with_secrets(caller, config.to_json(), order.parent_id))
+        resolved = StoredConfig(self._with_secrets(caller, config.to_json(), request.parent_id))
         self._defaults.check(resolved)
         seed = random.SystemRandom().getrandbits(31) if resolved.seed is None else resolved.seed
         name = resolved.name or pet_name("Experiment")
         resolved = resolved.with_resources(resource_pool=served.pool.name).with_seed(seed).updated(name=name)
-        return _Plan(document, resolved, served, project.id, workspace.id)
+        return ResolvedRequest(document, resolved, served, project.id, workspace.id)
 
     def _template(self, caller: Caller, name: str) -> list[dict[str, Any]]:
         if not name:
@@ -192,9 +193,9 @@ def _tell_in_first_log(session: Session, experiment_id: int, remarks: Sequence[s
             log_store.say(session, task_id, remark, "WARNING")
 
 
-def _read(order: Order) -> Document:
+def _read(limits: Limits, request: ExperimentRequest) -> Document:
     try:
-        return read(order.text, order.source)
+        return read(request.text, request.source, limits)
     except ConfigError as error:
         raise refusal(error) from None
 
@@ -208,21 +209,21 @@ def _parsed(
         raise refusal(error) from None
 
 
-def _row(plan: _Plan, order: Order, job: Job, caller: Caller, context_size: int) -> Experiment:
+def _row(plan: ResolvedRequest, request: ExperimentRequest, job: Job, caller: Caller, context_size: int) -> Experiment:
     config, searcher = plan.config, plan.config.searcher
     return Experiment(
         job_id=job.job_id,
         owner_id=caller.user_id,
         project_id=plan.project_id,
-        parent_id=order.parent_id,
-        state=(State.ACTIVE if order.activate else State.PAUSED).value,
+        parent_id=request.parent_id,
+        state=(State.ACTIVE if request.activate else State.PAUSED).value,
         reason="",
         name=config.name,
         description=config.description,
         notes="",
         labels=list(config.labels),
         config=config,
-        original_config=order.text,
+        original_config=request.text,
         resource_pool=plan.served.pool.name,
         searcher_type=searcher.name,
         searcher_metric=searcher.metric,
@@ -247,12 +248,12 @@ def project_for(session: Session, caller: Caller, config: ExperimentConfig, proj
     if not any(names):
         return open_for(session, caller, UNCATEGORIZED)
     query = select(Project.id).join(Workspace, Workspace.id == Project.workspace_id)
-    found = session.scalar(query.where(Workspace.name == names[0], Project.name == names[1]))
-    if found is None:
+    project = session.scalar(query.where(Workspace.name == names[0], Project.name == names[1]))
+    if project is None:
         raise Invalid(
             f"There is no project {names[1]!r} in a workspace {names[0]!r}; create it, or leave both keys out."
         )
-    return open_for(session, caller, found)
+    return open_for(session, caller, project)
 
 
 def _complaint(complaint: Any) -> dict[str, Any]:

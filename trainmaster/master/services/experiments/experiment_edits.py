@@ -18,7 +18,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid
 from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, UserFiles
+from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UserFiles
 from trainmaster.master.services.orchestration.attempts import keep_workspace
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentLock,
@@ -110,8 +110,8 @@ class ExperimentEdits:
         if project_id is not None:
             used = used.where(Experiment.project_id == project_id)
         if caller.workspaces is not None:
-            mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
-            used = used.where(Experiment.project_id.in_(mine))
+            visible = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+            used = used.where(Experiment.project_id.in_(visible))
         label = used.subquery().c.label
         query = select(label).group_by(label).order_by(func.count().desc(), label)
         with self._store.transaction() as session:
@@ -137,11 +137,11 @@ class ExperimentEdits:
                 raise Conflict(f"Experiment {row.id} is {row.state}: its TensorBoard files can go when it has ended.")
             try:
                 place = user_files.events_of(orchestrator.session, self._settings, row)
-            except NoPlace as error:
+            except NoFolder as error:
                 raise Invalid(str(error)) from None
         try:
             self._files.remove(place, [EVERYTHING])
-        except NoPlace as error:
+        except NoFolder as error:
             raise Conflict(str(error)) from None
         except (trees.Unfinished, DispatcherError) as error:
             raise Conflict(f"{place.folder} is not removed yet: {error}. Ask again.") from None
@@ -163,19 +163,19 @@ def _target(session: Session, caller: Caller, project_id: int) -> Project:
 
 
 def _relabel(row: Experiment, labels: Sequence[str]) -> list[str]:
-    found = _distinct(labels)
-    row.labels = found
-    row.config = row.config.updated(labels=found)
-    return found
+    distinct = _distinct(labels)
+    row.labels = distinct
+    row.config = row.config.updated(labels=distinct)
+    return distinct
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:
-    found = list(dict.fromkeys(label.strip() for label in labels))
-    if "" in found:
+    distinct = list(dict.fromkeys(label.strip() for label in labels))
+    if "" in distinct:
         raise Invalid("A label must not be empty.")
-    if dots := next(filter(only_dots, found), None):
+    if dots := next(filter(only_dots, distinct), None):
         raise Invalid(f"{dots!r} cannot be a label: {only_dots(dots)}.")
-    return found
+    return distinct
 
 
 def _check(change: ExperimentChange, given: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import ARRAY, ColumnElement, Double, Text, and_, case, cast, func, literal, not_, or_, select, true
 from sqlalchemy.dialects.postgresql import JSONB
 
-from trainmaster.config.limits import in_force
+from trainmaster.config.limits import Limits
 from trainmaster.master.db.tables import Experiment, Project, Trial, User
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import MasterContext
@@ -30,6 +30,7 @@ Json = Mapping[str, Any]
 USUAL = 100  # entries where no limit is given
 DEEPEST = 20  # groups inside groups
 MOST_READINGS = 5  # parts of a name with dots that are all read in each way, which are 16
+MOST_PARTS = 500  # of a path into a JSON column
 STATS = ("min", "max", "mean", "last")
 SUMMARY = {"training": "avg_metrics", "validation": "validation_metrics"}  # keys of trials' summaries
 
@@ -75,12 +76,13 @@ class ExperimentSearch:
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
+        self._limits = master.settings.limits
 
     def search(
         self, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int
     ) -> Page[tuple[ExperimentView, Trial | None]]:
         """Experiments with their best trials. `limit` 0 stands for 100, -1 for everything, -2 for the count alone."""
-        tree = parsed(wanted)
+        tree = parsed(self._limits, wanted)
         statement = (
             select(Experiment.id)
             .join(User, User.id == Experiment.owner_id)
@@ -92,9 +94,9 @@ class ExperimentSearch:
         if project_id is not None:
             statement = statement.where(Experiment.project_id == project_id)
         if caller.workspaces is not None:
-            mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
-            statement = statement.where(Experiment.project_id.in_(mine))
-        order = [*order_of(sort, _column), Experiment.id.desc()]
+            visible = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+            statement = statement.where(Experiment.project_id.in_(visible))
+        order = [*order_of(self._limits, sort, _column), Experiment.id.desc()]
         with self._store.transaction() as session:
             total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
             window = window_of(offset, limit, total)
@@ -112,7 +114,7 @@ def window_of(offset: int, limit: int, total: int) -> Window:
     return cut(offset, {0: USUAL, -1: 0}.get(limit, limit), total)
 
 
-def parsed(wanted: str) -> dict[str, Any]:
+def parsed(limits: Limits, wanted: str) -> dict[str, Any]:
     """Parse a filter's JSON. Raises Invalid."""
     try:
         tree = json.loads(wanted) if wanted else {}
@@ -120,17 +122,17 @@ def parsed(wanted: str) -> dict[str, Any]:
         raise Invalid(f"filter: it is not valid JSON: {error}.") from None
     if not isinstance(tree, dict) or not isinstance(tree.get("filterGroup") or {}, dict):
         raise Invalid("filter: it must be a JSON object with a filterGroup.")
-    _check_width(tree)
+    _check_width(limits, tree)
     return tree
 
 
-def _check_width(tree: Json) -> None:
+def _check_width(limits: Limits, tree: Json) -> None:
     level, conditions = [tree.get("filterGroup")], 0
     for _ in range(DEEPEST + 2):
         children = [group["children"] for group in level if isinstance(group, dict) and "children" in group]
         level = [child for some in children if isinstance(some, list) for child in some]
         conditions += len(level)
-        if excess := in_force().over("conditions", conditions, "filter: there are {} conditions and groups"):
+        if excess := limits.over("conditions", conditions, "filter: there are {} conditions and groups"):
             raise Invalid(excess)
 
 
@@ -232,8 +234,8 @@ def _column(name: str) -> SearchColumn:
         return SearchColumn(_e.labels, "tags")
     if name == "archived":
         return SearchColumn(cast(_e.archived, Text), "text")
-    if found := measured_column(name):
-        return found
+    if column := measured_column(name):
+        return column
     raise Invalid(
         f"There is no column {name!r}; there are {', '.join(sorted({**_NUMBERS, **_TEXTS, **_TIMES}))}, tags, "
         "archived, hp.NAME and GROUP.METRIC.min (or max, mean, last)."
@@ -262,8 +264,8 @@ def measured_column(name: str) -> SearchColumn | None:
 def at_path(column: ColumnElement[Any], path: str) -> ColumnElement[Any]:
     """Return the value of a JSON column at `a.b.c`, whichever of its keys have dots themselves. Raises Invalid."""
     parts = path.split(".")
-    if excess := in_force().over("conditions", len(parts), f"The path {path:.40}... has {{}} parts"):
-        raise Invalid(excess)
+    if len(parts) > MOST_PARTS:
+        raise Invalid(f"The path {path:.40}... has {len(parts)} parts; at most {MOST_PARTS} are allowed.")
     values = [column.op("#>", return_type=JSONB())(literal(keys, ARRAY(Text))) for keys in _readings(parts)]
     return func.coalesce(*values, type_=JSONB()) if len(values) > 1 else values[0]
 
@@ -285,16 +287,16 @@ def as_number(value: ColumnElement[Any]) -> ColumnElement[Any]:
     return case((func.jsonb_typeof(value) == "number", cast(value, Double)))
 
 
-def order_of(sort: str, find: Find) -> list[ColumnElement[Any]]:
+def order_of(limits: Limits, sort: str, find: Find) -> list[ColumnElement[Any]]:
     """`column=asc,column=desc` for ORDER BY. Raises Invalid."""
-    found: list[ColumnElement[Any]] = []
+    terms: list[ColumnElement[Any]] = []
     parts = list(filter(None, sort.split(",")))
-    if excess := in_force().over("conditions", len(parts), "sort: there are {} columns"):
+    if excess := limits.over("conditions", len(parts), "sort: there are {} columns"):
         raise Invalid(excess)
     for part in parts:
         name, _, direction = part.partition("=")
         if direction not in ("", "asc", "desc"):
             raise Invalid(f"sort: {part!r} is not COLUMN=asc or COLUMN=desc.")
         value = find(name.strip()).value
-        found.append(value.desc().nulls_last() if direction == "desc" else value.asc().nulls_last())
-    return found
+        terms.append(value.desc().nulls_last() if direction == "desc" else value.asc().nulls_last())
+    return terms

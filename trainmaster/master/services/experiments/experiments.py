@@ -83,8 +83,8 @@ class Experiments:
         if query.users or query.sort_by == "user":
             statement = statement.join(User, User.id == e.owner_id)
         if caller.workspaces is not None:
-            mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
-            statement = statement.where(e.project_id.in_(mine))
+            visible = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+            statement = statement.where(e.project_id.in_(visible))
         if query.archived is not None:
             statement = statement.where(e.archived == query.archived)
             if query.archived is False and query.project_id is None:
@@ -143,10 +143,10 @@ class Experiments:
             trial = session.get(Trial, trial_id)
             if trial is None:
                 raise NotFound(f"There is no trial {trial_id}.")
-            mine = (Story.experiment_id == trial.experiment_id) & (
+            of_trial = (Story.experiment_id == trial.experiment_id) & (
                 Story.trial_id.is_(None) | (Story.trial_id == trial_id)
             )
-            return list(session.scalars(select(Story).where(mine).order_by(Story.id)))
+            return list(session.scalars(select(Story).where(of_trial).order_by(Story.id)))
 
 
 @dataclass(frozen=True)
@@ -270,9 +270,9 @@ def phases(session: Session, ids: Sequence[int]) -> dict[int, str]:
     )
     best: dict[int, AllocationState] = {}
     for experiment_id, state in session.execute(query):
-        found = AllocationState(state)
-        if experiment_id not in best or found.rank > best[experiment_id].rank:
-            best[experiment_id] = found
+        phase = AllocationState(state)
+        if experiment_id not in best or phase.rank > best[experiment_id].rank:
+            best[experiment_id] = phase
     return {key: phase_of(state) for key, state in best.items()}
 
 

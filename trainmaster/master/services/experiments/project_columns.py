@@ -65,7 +65,7 @@ class ProjectColumns:
         place = "RUN" if of_runs else "EXPERIMENT"
         with self._store.transaction() as session:
             rows = _trials(session, project_id)
-        found = [*(_of_runs() if of_runs else _of_experiments())]
+        columns = [*(_of_runs() if of_runs else _of_experiments())]
         spaces: dict[str, str] = {}
         measured: dict[str, str] = {}
         kinds: dict[str, str] = {}
@@ -80,13 +80,13 @@ class ProjectColumns:
             for name, value in _flat(metadata or {}):
                 kinds.setdefault(name, _kind(value))
         head = "RUN_HYPERPARAMETERS" if of_runs else "HYPERPARAMETERS"
-        found += [ProjectColumn(f"hp.{name}", head, kind) for name, kind in sorted(spaces.items())]
-        found += [ProjectColumn(name, _location(name), kind) for name, kind in sorted(measured.items())]
+        columns += [ProjectColumn(f"hp.{name}", head, kind) for name, kind in sorted(spaces.items())]
+        columns += [ProjectColumn(name, _location(name), kind) for name, kind in sorted(measured.items())]
         if of_runs:
-            found += [
+            columns += [
                 ProjectColumn(f"metadata.{name}", f"{place}_METADATA", kind) for name, kind in sorted(kinds.items())
             ]
-        return found
+        return columns
 
     def ranges(self, project_id: int) -> list[Range]:
         """Return the smallest and largest value of each metric of a project."""

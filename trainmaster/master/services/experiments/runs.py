@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, cast, func, select
 
+from trainmaster.config.limits import Limits
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import MasterContext
@@ -96,16 +97,21 @@ class Runs:
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
+        self._limits = master.settings.limits
 
     def search(
         self, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int
     ) -> Page[Run]:
         """`limit` 0 stands for 100, -1 for everything, -2 for the count alone. Raises Invalid."""
-        statement = _chosen(caller, project_id, wanted)
+        statement = _chosen(self._limits, caller, project_id, wanted)
         with self._store.transaction() as session:
             total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
             window = window_of(offset, limit, total)
-            page = statement.order_by(*order_of(sort, _column), Trial.id.desc()).offset(window.start).limit(window.size)
+            page = (
+                statement.order_by(*order_of(self._limits, sort, _column), Trial.id.desc())
+                .offset(window.start)
+                .limit(window.size)
+            )
             ids = list(session.scalars(page))
             query = (
                 select(Trial, Experiment, Project, Workspace)
@@ -114,8 +120,8 @@ class Runs:
                 .join(Workspace, Workspace.id == Project.workspace_id)
                 .where(Trial.id.in_(ids))
             )
-            found = {row[0].id: Run(*row) for row in session.execute(query)}
-        return Page([found[key] for key in ids], window)
+            runs = {row[0].id: Run(*row) for row in session.execute(query)}
+        return Page([runs[key] for key in ids], window)
 
     def act(
         self,
@@ -128,7 +134,7 @@ class Runs:
         """Apply `action` to each run; it gets the run and its experiment. `not_alone`: why it cannot be done to one
         of several trials, with a placeholder for the run's number; empty where it can. Each succeeds or fails
         independently."""
-        statement = _chosen(caller, selection.project_id, selection.filter)
+        statement = _chosen(self._limits, caller, selection.project_id, selection.filter)
         if not selection.filter:
             statement = statement.where(Trial.id.in_(selection.ids))
         with self._store.transaction() as session:
@@ -151,8 +157,8 @@ class Runs:
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _chosen(caller: Caller, project_id: int | None, wanted: str) -> Select[Any]:
-    tree = parsed(wanted)
+def _chosen(limits: Limits, caller: Caller, project_id: int | None, wanted: str) -> Select[Any]:
+    tree = parsed(limits, wanted)
     statement = (
         select(Trial.id)
         .join(Experiment, Experiment.id == Trial.experiment_id)
@@ -174,8 +180,8 @@ def _column(name: str) -> SearchColumn:
         return _COLUMNS[name]
     if name.startswith("metadata."):
         return SearchColumn(at_path(Trial.__table__.c.metadata, name.removeprefix("metadata.")), "json")
-    if found := measured_column(name):
-        return found
+    if column := measured_column(name):
+        return column
     raise Invalid(
         f"There is no column {name!r}; there are {', '.join(sorted(_COLUMNS))}, hp.NAME, metadata.NAME and "
         "GROUP.METRIC.min (or max, mean, last)."

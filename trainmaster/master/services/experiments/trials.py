@@ -225,10 +225,10 @@ class Trials:
     def tasks_of_trial(self, trial_id: int) -> list[str]:
         """Return the tasks of a trial: one more for each time that it was continued, the latest one last."""
         with self._store.autocommit() as session:
-            found = session.execute(select(Trial.earlier_tasks, Trial.task_id).where(Trial.id == trial_id)).first()
-        if found is None:
+            row = session.execute(select(Trial.earlier_tasks, Trial.task_id).where(Trial.id == trial_id)).first()
+        if row is None:
             raise NotFound(f"There is no trial {trial_id}.")
-        return [*found.earlier_tasks, found.task_id]
+        return [*row.earlier_tasks, row.task_id]
 
     def task_with_allocations(self, task_id: str) -> tuple[Task, list[Allocation]]:
         with self._store.transaction() as session:
@@ -240,10 +240,10 @@ class Trials:
 
     def get_allocation(self, allocation_id: str) -> Allocation:
         with self._store.autocommit() as session:
-            found = session.get(Allocation, allocation_id)
-        if found is None:
+            allocation = session.get(Allocation, allocation_id)
+        if allocation is None:
             raise NotFound(f"There is no allocation {allocation_id}.")
-        return found
+        return allocation
 
     def is_over(self, task_id: str) -> bool:
         """Whether a task will write no more logs."""

@@ -26,7 +26,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
-from trainmaster.master.services.experiments.creation import Order, project_for, refusal
+from trainmaster.master.services.experiments.creation import ExperimentRequest, project_for, refusal
 from trainmaster.master.services.files import archives
 from trainmaster.master.services.files.context_archive import pack
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
@@ -55,20 +55,22 @@ class UnmanagedTrainings:
         self._defaults = master.defaults
         self._experiment_lock = ExperimentLock(master)
 
-    def create_experiment(self, caller: Caller, order: Order, external_id: str | None = None) -> tuple[int, bool]:
+    def create_experiment(
+        self, caller: Caller, request: ExperimentRequest, external_id: str | None = None
+    ) -> tuple[int, bool]:
         """Return the experiment's id, and whether it is new. With `external_id` the existing one, if the caller may
         change it. Code that is sent along is kept, to show what ran.
 
         Raises Invalid with everything that is wrong with the configuration or the code, TooLarge, Forbidden."""
         site = [{"entrypoint": ENTRYPOINT}, *self._defaults.of_pool("")]
         try:
-            config = parse_experiment(order.text, source=order.source, defaults=site)
+            config = parse_experiment(request.text, source=request.source, defaults=site)
         except ConfigError as error:
             raise refusal(error) from None
         shown = StoredConfig.of(config)
         if external_id is not None and only_dots(external_id):
             raise Invalid(f"{external_id!r} cannot be the external id of an experiment: {only_dots(external_id)}.")
-        archive = pack(order.files, self._settings.limits.context * 2**20)
+        archive = pack(request.files, self._settings.limits.context * 2**20)
         with self._store.transaction() as session:
             if external_id is not None:
                 _alone(session, external_id)
@@ -76,7 +78,7 @@ class UnmanagedTrainings:
                 if known is not None:
                     _check(session, caller, known)
                     return known.id, False
-            project = project_for(session, caller, config, order.project_id)
+            project = project_for(session, caller, config, request.project_id)
             job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
             session.add(job)
             session.flush()
@@ -84,13 +86,13 @@ class UnmanagedTrainings:
                 job_id=job.job_id,
                 owner_id=caller.user_id,
                 project_id=project.id,
-                parent_id=order.parent_id,
+                parent_id=request.parent_id,
                 state=State.ACTIVE.value,
                 name=shown.name or f"unmanaged-{uuid.uuid4().hex[:8]}",
                 description=shown.description,
                 labels=list(shown.labels),
                 config=shown,
-                original_config=order.text,
+                original_config=request.text,
                 resource_pool="",
                 searcher_type=shown.searcher.name,
                 searcher_metric=shown.searcher.metric,
@@ -116,8 +118,8 @@ class UnmanagedTrainings:
         with self._conducting(caller, request.experiment_id) as orchestrator:
             row, session = orchestrator.row, orchestrator.session
             if request.external_id is not None:
-                mine = select(Trial.id).where(Trial.experiment_id == row.id, Trial.external_id == request.external_id)
-                known = session.scalar(mine)
+                same = select(Trial.id).where(Trial.experiment_id == row.id, Trial.external_id == request.external_id)
+                known = session.scalar(same)
                 if known is not None:
                     return known
             _revive_experiment(orchestrator)
@@ -178,31 +180,29 @@ class UnmanagedTrainings:
         oldest = now() - dt.timedelta(seconds=self._settings.lost_after)
         query = select(Trial.id, Trial.experiment_id).where(Trial.end_time.is_(None), Trial.heartbeat_at < oldest)
         with self._store.transaction() as session:
-            found = {trial_id: experiment_id for trial_id, experiment_id in session.execute(query)}
+            silent = {trial_id: experiment_id for trial_id, experiment_id in session.execute(query)}
 
         def give_up(trial_id: int) -> None:
-            with self._experiment_lock.hold(found[trial_id]) as orchestrator:
+            with self._experiment_lock.hold(silent[trial_id]) as orchestrator:
                 trial = orchestrator.session.get(Trial, trial_id, with_for_update=True)
                 if trial is None or trial.end_time is not None or trial.heartbeat_at is None:
                     return
                 if trial.heartbeat_at < oldest and orchestrator.row.unmanaged:
                     _end(orchestrator, trial, OutcomeKind.REJECTED, f"{SILENT} {self._settings.lost_after:.0f} s")
 
-        retries.each("the end of the silent trial", found, give_up)
+        retries.each("the end of the silent trial", silent, give_up)
 
     def find_trial(self, caller: Caller, experiment: str, trial: str) -> int:
         """Find a trial by its external ids. Raises NotFound, Forbidden."""
         query = select(Trial.id, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
         query = query.join(Project, Project.id == Experiment.project_id)
         with self._store.transaction() as session:
-            found = session.execute(
-                query.where(Experiment.external_id == experiment, Trial.external_id == trial)
-            ).first()
+            row = session.execute(query.where(Experiment.external_id == experiment, Trial.external_id == trial)).first()
         absent = f"There is no trial {trial!r} of an experiment {experiment!r}."
-        if found is None:
+        if row is None:
             raise NotFound(absent)
-        caller.check(found.workspace_id, absent)
-        return int(found.id)
+        caller.check(row.workspace_id, absent)
+        return int(row.id)
 
     # -- inside -------------------------------------------------------------------------------------------------------
     @contextmanager

@@ -39,16 +39,16 @@ def _latest_of(session: Session, caller: Caller, trial_id: int) -> uuid.UUID:
 def _checked(session: Session, caller: Caller, key: str) -> uuid.UUID:
     where = "searcher.source_checkpoint_uuid"
     try:
-        found = session.get(Checkpoint, uuid.UUID(key))
+        checkpoint = session.get(Checkpoint, uuid.UUID(key))
     except ValueError:
         raise Invalid(f"{where}: {key!r} is not the UUID of a checkpoint.") from None
-    if found is None:
+    if checkpoint is None:
         raise Invalid(f"{where}: there is no checkpoint {key}.")
-    if found.experiment_id is not None:
-        _check_view(session, caller, found.experiment_id, f"{where}: there is no checkpoint {key}.")
-    if found.state != "COMPLETED":
-        raise Invalid(f"{where}: checkpoint {key} is {found.state}; only one that is COMPLETED can be loaded.")
-    return found.uuid
+    if checkpoint.experiment_id is not None:
+        _check_view(session, caller, checkpoint.experiment_id, f"{where}: there is no checkpoint {key}.")
+    if checkpoint.state != "COMPLETED":
+        raise Invalid(f"{where}: checkpoint {key} is {checkpoint.state}; only one that is COMPLETED can be loaded.")
+    return checkpoint.uuid
 
 
 def _check_view(session: Session, caller: Caller, experiment_id: int, absent: str) -> None:

@@ -64,12 +64,12 @@ class ContextArchives:
         """Return the key of the files that a task works with: a trial works with its experiment's. Raises NotFound."""
         with self._store.autocommit() as session:
             before = select(Allocation.trial_id).where(Allocation.task_id == task_id).limit(1).scalar_subquery()
-            mine = (Trial.task_id == Task.task_id) | (Trial.id == before)
-            query = select(Trial.experiment_id).select_from(Task).outerjoin(Trial, mine)
-            found = session.execute(query.where(Task.task_id == task_id)).first()
-        if found is None:
+            of_task = (Trial.task_id == Task.task_id) | (Trial.id == before)
+            query = select(Trial.experiment_id).select_from(Task).outerjoin(Trial, of_task)
+            row = session.execute(query.where(Task.task_id == task_id)).first()
+        if row is None:
             raise NotFound(f"There is no task {task_id}.")
-        return task_id if found[0] is None else int(found[0])
+        return task_id if row[0] is None else int(row[0])
 
     def key_of_allocation(self, allocation_id: str) -> Key:
         """Return the key of the files that an attempt works with. Raises NotFound."""
@@ -101,8 +101,8 @@ def small(session: Session, key: Key, length: int) -> bytes | None:
     if not 0 < length <= SMALL:
         return None
     column, condition = _place(key)
-    found: bytes | None = session.scalar(select(column).where(condition))
-    return found
+    archive: bytes | None = session.scalar(select(column).where(condition))
+    return archive
 
 
 def listed(archive: bytes | None) -> list[Json] | None:
@@ -120,15 +120,15 @@ def _listed(archive: bytes) -> list[Json] | None:
         plain = gunzip.decompress(archive, SMALL)
         if not gunzip.eof or gunzip.unused_data:
             return None
-        found: list[Json] = []
+        entries: list[Json] = []
         left = SMALL
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
             for entry in tar:
                 left -= entry.size  # a sparse file may claim more than it contains
                 if not (entry.isreg() or entry.isdir()) or entry.size < 0 or left < 0:
                     return None
-                found.append(_entry(tar, entry))
-        return found
+                entries.append(_entry(tar, entry))
+        return entries
     except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError):
         return None
 
@@ -145,10 +145,10 @@ def _entry(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> Json:
 def size(session: Session, key: Key) -> int:
     """Bytes. Raises NotFound."""
     column, condition = _place(key)
-    found: int | None = session.scalar(select(func.length(column)).where(condition))
-    if found is None:
+    length: int | None = session.scalar(select(func.length(column)).where(condition))
+    if length is None:
         raise NotFound(f"There is no {'experiment' if isinstance(key, int) else 'task'} {key}.")
-    return found
+    return length
 
 
 def _set(session: Session, key: Key, value: Any) -> None:

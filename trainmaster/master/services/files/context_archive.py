@@ -75,7 +75,7 @@ def pack(files: Sequence[ContextFile], limit: int) -> bytes:
 
 def _entries(files: Sequence[ContextFile]) -> dict[str, tuple[bytes, ContextFile]]:
     """Return the archive's entries with their paths and tar types, in the order given. Raises Invalid, TooLarge."""
-    found: dict[str, tuple[bytes, ContextFile]] = {}
+    entries: dict[str, tuple[bytes, ContextFile]] = {}
     for file in files:
         path = _checked(file.path)
         kind = _TYPES.get(file.type)
@@ -86,26 +86,26 @@ def _entries(files: Sequence[ContextFile]) -> dict[str, tuple[bytes, ContextFile
             if kind == tarfile.REGTYPE:
                 raise Invalid(f"{file.path!r}: this names the experiment's folder, and cannot be a file in it.")
             continue
-        if path not in found:
-            found[path] = kind, file
-        elif kind == tarfile.REGTYPE or found[path][0] == tarfile.REGTYPE:
+        if path not in entries:
+            entries[path] = kind, file
+        elif kind == tarfile.REGTYPE or entries[path][0] == tarfile.REGTYPE:
             raise Invalid(f"{file.path} comes twice; each file needs a name of its own.")
-        if len(found) > MAX_ENTRIES:
+        if len(entries) > MAX_ENTRIES:
             raise TooLarge(
                 f"{file.path}: with this one the experiment's folder has more than {MAX_ENTRIES} files and folders. "
                 f"{_IGNORE}"
             )
-    _refuse_files_as_folders(found)
-    return found
+    _refuse_files_as_folders(entries)
+    return entries
 
 
-def _refuse_files_as_folders(found: dict[str, tuple[bytes, ContextFile]]) -> None:
-    seen: set[str] = set()
-    for path in found:
+def _refuse_files_as_folders(entries: dict[str, tuple[bytes, ContextFile]]) -> None:
+    folders: set[str] = set()
+    for path in entries:
         above = path.rpartition("/")[0]
-        while above and above not in seen:
-            seen.add(above)
-            if above in found and found[above][0] == tarfile.REGTYPE:
+        while above and above not in folders:
+            folders.add(above)
+            if above in entries and entries[above][0] == tarfile.REGTYPE:
                 raise Invalid(f"{path} would lie in {above}, which is a file.")
             above = above.rpartition("/")[0]
 

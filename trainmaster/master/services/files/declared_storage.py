@@ -21,18 +21,18 @@ _FILES = ("shared_fs", "directory")
 _STORAGE: TypeAdapter[Any] = TypeAdapter(CheckpointStorage)
 
 
-def believed(config: StoredConfig, said: StorageRef | None) -> StorageRef | None:
-    """Return the storage of an experiment when `said` names the same place or none; None for any other."""
+def resolve_storage(config: StoredConfig, declared: StorageRef | None) -> StorageRef | None:
+    """Return the storage of an experiment when `declared` names the same place or none; None for any other."""
     own = config.checkpoint_storage or StorageRef({})
-    if not said:
+    if not declared:
         return own
-    mine, theirs = own.root, said.root
-    if mine is not None:
-        same = theirs == mine
-        if theirs is not None and own.type == "shared_fs" and said.type == "directory":
+    own_root, theirs = own.root, declared.root
+    if own_root is not None:
+        same = theirs == own_root
+        if theirs is not None and own.type == "shared_fs" and declared.type == "directory":
             same = same or theirs == os.path.normpath(os.path.join(IN_CONTAINER, own.storage_path))
         return own if same else None
-    return own if theirs is None and said.place == own.place else None
+    return own if theirs is None and declared.place == own.place else None
 
 
 def number_of(session: Session, storage: StorageRef) -> int:
@@ -48,10 +48,10 @@ def number_of(session: Session, storage: StorageRef) -> int:
     return row.id
 
 
-def is_bucket(said: StorageRef) -> bool:
+def is_bucket(storage: StorageRef) -> bool:
     """Whether it is a well-formed storage that is not a file system, which the master never touches."""
     try:
-        known = said.type not in (*_FILES, "") and bool(_STORAGE.validate_python(said.to_json()))
-        return known and not any(incomplete(said.to_json()))
+        known = storage.type not in (*_FILES, "") and bool(_STORAGE.validate_python(storage.to_json()))
+        return known and not any(incomplete(storage.to_json()))
     except (ValidationError, ValueError):
         return False

@@ -46,10 +46,10 @@ class SharedContexts:
     def _asked(self, experiment_id: int) -> str | None:
         digest = func.encode(func.sha256(ModelDefinition.archive), "hex")
         with self._store.autocommit() as session:
-            found = session.scalar(select(digest).where(ModelDefinition.experiment_id == experiment_id))
-        if found:
-            self._digests[experiment_id] = found
-        return found
+            stored = session.scalar(select(digest).where(ModelDefinition.experiment_id == experiment_id))
+        if stored:
+            self._digests[experiment_id] = stored
+        return stored
 
     def _read(self, experiment_id: int) -> bytes:
         with self._lock:

@@ -23,19 +23,19 @@ from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Pro
 from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.context import MasterContext, Settings
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.files.declared_storage import believed
+from trainmaster.master.services.files.declared_storage import resolve_storage
 from trainmaster.master.values.storage import StorageRef
 
 EVERYTHING = "**/*"  # the pattern of all files of a folder
 GO = 60.0  # seconds for one round of work on a folder
-STORAGE_OF_ITS_OWN = "checkpoints"  # in the data folder: the default place of checkpoints
+DEFAULT_STORAGE = "checkpoints"  # in the data folder: the default place of checkpoints
 
 
-class NoPlace(Exception):
+class NoFolder(Exception):
     """The master does not touch these files; the message says why."""
 
 
-class NotBelieved(NoPlace):
+class UndeclaredStorage(NoFolder):
     """No checked configuration names the place of these files."""
 
 
@@ -53,42 +53,42 @@ def check_id(settings: Settings, key: str | uuid.UUID) -> uuid.UUID:
     """Validate the id of a checkpoint. Raises Invalid for what is not a UUID, or names something else: TensorBoard's
     event files are in a folder with the cluster's id as its name."""
     try:
-        found = key if isinstance(key, uuid.UUID) else uuid.UUID(key)
+        identifier = key if isinstance(key, uuid.UUID) else uuid.UUID(key)
     except ValueError:
         raise Invalid(f"{key!r} is not the UUID of a checkpoint.") from None
-    if not found.int or str(found) == _canonical(settings.cluster_id):
+    if not identifier.int or str(identifier) == _canonical(settings.cluster_id):
         raise Invalid(f"{key} cannot be the id of a checkpoint: make a UUID at random for each.")
-    return found
+    return identifier
 
 
 def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> StorageFolder:
-    """Raise NoPlace."""
+    """Raise NoFolder."""
     config = session.scalar(select(Experiment.config).where(Experiment.id == row.experiment_id))
     trial = session.get(Trial, row.trial_id) if row.trial_id is not None else None
     # Rows may be older than the checks at the API.
-    storage = believed(config, row.storage) if config and trial and row.storage else None
+    storage = resolve_storage(config, row.storage) if config and trial and row.storage else None
     if storage is None or trial is None:
-        raise NotBelieved(
+        raise UndeclaredStorage(
             f"Checkpoint {row.uuid} lies where the configuration of its experiment does not say: the master leaves its "
             "files alone."
         )
     root = storage.root
     if root is None:
-        raise NoPlace(f"Checkpoint {row.uuid} lies in {storage.type!r} storage, which this master cannot remove from.")
+        raise NoFolder(f"Checkpoint {row.uuid} lies in {storage.type!r} storage, which this master cannot remove from.")
     try:
         check_id(settings, row.uuid)
     except Invalid as error:
-        raise NoPlace(error.message) from None
+        raise NoFolder(error.message) from None
     cluster, user = _account(session, row.experiment_id, row.allocation_id, trial.id)
     return StorageFolder(f"{root}/{row.uuid}", cluster, user, trial.start_time.timestamp())
 
 
 def events_of(session: Session, settings: Settings, row: Experiment) -> StorageFolder:
-    """Return the folder of event files of an experiment's trials. Raises NoPlace."""
+    """Return the folder of event files of an experiment's trials. Raises NoFolder."""
     storage = row.config.checkpoint_storage or StorageRef({})  # None where no files are kept
     folder = events_folder(settings, storage, row.id)
     if folder is None:
-        raise NoPlace(f"This master cannot remove from {storage.type!r} storage.")
+        raise NoFolder(f"This master cannot remove from {storage.type!r} storage.")
     return StorageFolder(folder, *_account(session, row.id, None, None))
 
 
@@ -106,40 +106,40 @@ class UserFiles:
 
     def remove(self, place: StorageFolder, patterns: Sequence[str]) -> Mapping[str, int]:
         """Remove matching files, and the folder when it is empty then. Returns what is left: bytes by path, folders
-        with a slash at the end. Raises NoPlace, trees.Unfinished, OSError, DispatcherError."""
+        with a slash at the end. Raises NoFolder, trees.Unfinished, OSError, DispatcherError."""
         try:
             there = self._far(place)
             if there is not None:
                 return there.remove(place.folder, patterns, place.since)
             return trees.remove(place.folder, patterns, self.rules(place)._replace(until=time.monotonic() + GO))
         except trees.Untouched as error:
-            raise NoPlace(f"{place.folder} {error}: the master leaves it alone.") from None
+            raise NoFolder(f"{place.folder} {error}: the master leaves it alone.") from None
         except Rejected as error:
-            raise NoPlace(str(error)) from None
+            raise NoFolder(str(error)) from None
 
     def open(self, place: StorageFolder) -> tuple[int, trees.Rules]:
-        """Open the folder as this machine sees it; the caller closes the descriptor. Raises NoPlace, OSError."""
+        """Open the folder as this machine sees it; the caller closes the descriptor. Raises NoFolder, OSError."""
         rules = self.rules(place)
         try:
             return trees.open_folder(place.folder, rules), rules
         except trees.Untouched as error:
-            raise NoPlace(f"{place.folder} {error}: the master leaves it alone.") from None
+            raise NoFolder(f"{place.folder} {error}: the master leaves it alone.") from None
 
     def rules(self, place: StorageFolder) -> trees.Rules:
-        """Return the rules for access to a folder. Raises NoPlace where the files' owner is unknown."""
+        """Return the rules for access to a folder. Raises NoFolder where the files' owner is unknown."""
         data = self._settings.data
         cluster = self._cluster(place.cluster)
         name = place.user or (cluster and cluster.facts.job_user)
         try:
             owner = pwd.getpwnam(name).pw_uid if name else os.geteuid()
         except KeyError:
-            raise NoPlace(
+            raise NoFolder(
                 f"{place.folder} should belong to {name}, which is not an account of the master's machine: the master "
                 "leaves it alone."
             ) from None
         if name and owner == 0:
-            raise NoPlace(f"{place.folder} would belong to root, which runs no jobs: the master leaves it alone.")
-        own = STORAGE_OF_ITS_OWN
+            raise NoFolder(f"{place.folder} would belong to root, which runs no jobs: the master leaves it alone.")
+        own = DEFAULT_STORAGE
         return trees.Rules(
             owner=owner,
             since=place.since,
@@ -170,9 +170,9 @@ def _account(
     else:
         query = query.join(Trial, Trial.id == Allocation.trial_id).where(Trial.experiment_id == experiment_id)
     rank = (Allocation.id == (allocation_id or "")).desc()
-    found = session.execute(query.order_by(rank, Allocation.created_at.desc()).limit(1)).first()
-    if found is not None:
-        return found.dispatcher, found.run_as
+    row = session.execute(query.order_by(rank, Allocation.created_at.desc()).limit(1)).first()
+    if row is not None:
+        return row.dispatcher, row.run_as
     # A program that its owner runs elsewhere: as the account that the owner's jobs would run as.
     linked = (
         select(User.agent_user, Workspace.agent_user)

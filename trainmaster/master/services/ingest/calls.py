@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from trainmaster.config.limits import Limits
 from trainmaster.master.services import bounds, live_changes
 from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.batches import CannotBatch
@@ -22,7 +23,7 @@ from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Invalid, ServiceError, Unauthenticated
 from trainmaster.master.services.ingest import metrics, records
-from trainmaster.master.services.ingest.metrics import Addition, Counted
+from trainmaster.master.services.ingest.metrics import Addition, TrialTotals
 from trainmaster.master.services.ingest.records import HEARTBEAT_GRAIN, JobRecords, ReportAnswer
 from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.metrics.metric_reports import MetricReport
@@ -54,7 +55,10 @@ class ReportCalls:
         stream or a trial that somebody holds. Everybody locks streams first, then trials, then attempts, each in the
         order of their ids."""
         outcomes: dict[str, ReportAnswer | Exception] = {}
-        measured = {call.allocation_id: reports for call in calls if (reports := _measurements(call.piece)) is not None}
+        limits = self._settings.limits
+        measured = {
+            call.allocation_id: reports for call in calls if (reports := _measurements(limits, call.piece)) is not None
+        }
         if measured:
             with records.storing("The records"), self._store.transaction() as session:
                 batch = {call.allocation_id: call for call in calls if call.allocation_id in measured}
@@ -71,7 +75,7 @@ class ReportCalls:
             return error
 
 
-def _measurements(piece: StreamBatch) -> list[MetricReport] | None:
+def _measurements(limits: Limits, piece: StreamBatch) -> list[MetricReport] | None:
     """Return what the records measure; None where they hold anything else, validations, or something that does not
     fit."""
     if piece.stream != "core" or not piece.records:
@@ -81,9 +85,9 @@ def _measurements(piece: StreamBatch) -> list[MetricReport] | None:
         if record.get("kind") != "metrics" or record.get("group") == "validation":
             return None
         try:
-            bounds.check_tree(record, "A record")
+            bounds.check_tree(limits, record, "A record")
             report = records.report_of(record)
-            metrics.check(report)
+            metrics.check(limits, report)
         except Invalid:  # it may have been taken in before; else it is refused where it is taken in by itself
             return None
         reports.append(report)
@@ -115,7 +119,7 @@ def _store(
     wait: bool,
 ) -> dict[str, ReportAnswer | Exception]:
     """Store measurements, as far as their streams are there and go on, and nothing has to be merged."""
-    connection = session.connection()
+    connection, limits = session.connection(), bounds.limits_of(session)
     outcomes: dict[str, ReportAnswer | Exception] = {}
     trials: set[int] = set()
     experiments: set[int] = set()
@@ -134,12 +138,12 @@ def _store(
         known = attempt.acked + 1 - call.piece.first
         fresh = measured[attempt.id][max(known, 0) :]
         # Another attempt of the same trial, which should have gone, has to build on what the first one adds.
-        if attempt.trial_id in trials or known < 0 or not metrics.goes_on(attempt.total_batches, fresh):
+        if attempt.trial_id in trials or known < 0 or not metrics.is_append_only(attempt.total_batches, fresh):
             continue
         if fresh:
-            trial = Counted(attempt.trial_id, json.loads(attempt.summary), attempt.total_batches)
+            trial = TrialTotals(attempt.trial_id, json.loads(attempt.summary), attempt.total_batches)
             try:
-                additions.append(metrics.addition(trial, attempt.number, fresh, {}))
+                additions.append(metrics.merge_reports(limits, trial, attempt.number, fresh, {}))
             except Invalid as error:
                 outcomes[attempt.id] = error
                 continue
@@ -156,15 +160,15 @@ def _store(
         rows = [row for one in additions for row in one.rows]
         arguments = {"rows": rows, "trials": changed, "streams": streams}
         connection.exec_driver_sql(_STORE, {name: metrics.as_json(value) for name, value in arguments.items()})
-        seen = (*(f"trial:{key}" for key in trials), *(f"experiment:{key}" for key in experiments))
-        live_changes.changed(session, *seen)
+        subjects = (*(f"trial:{key}" for key in trials), *(f"experiment:{key}" for key in experiments))
+        live_changes.changed(session, *subjects)
     if alive:
         connection.exec_driver_sql(_LIFE, {"ids": alive, "at": now()})
     return outcomes
 
 
-def _stale(seen: dt.datetime | None) -> bool:
-    return seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN
+def _stale(heartbeat_at: dt.datetime | None) -> bool:
+    return heartbeat_at is None or (now() - heartbeat_at).total_seconds() >= HEARTBEAT_GRAIN
 
 
 # The fields of _Attempt. What is read is locked, all streams before the first trial.

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation, Checkpoint, Trial
 from trainmaster.master.services import bounds
 from trainmaster.master.services.clock import from_epoch, now
-from trainmaster.master.services.files.declared_storage import ELSEWHERE, believed, is_bucket, number_of
+from trainmaster.master.services.files.declared_storage import ELSEWHERE, is_bucket, number_of, resolve_storage
 from trainmaster.master.services.files.user_files import check_id
 from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
@@ -56,7 +56,9 @@ def _storage(intake: RecordContext, record: Json) -> StorageRef:
     touches."""
     reported = record.get("storage")
     config = intake.orchestrator.row.config
-    known = believed(config, StorageRef(reported or {})) if isinstance(reported, dict) or reported is None else None
+    known = (
+        resolve_storage(config, StorageRef(reported or {})) if isinstance(reported, dict) or reported is None else None
+    )
     if known is not None:
         return known
     if isinstance(reported, dict) and is_bucket(StorageRef(reported)):
@@ -73,8 +75,9 @@ def _storage(intake: RecordContext, record: Json) -> StorageRef:
 def add_checkpoint(orchestrator: ExperimentOrchestrator, trial: Trial, checkpoint: Checkpoint) -> None:
     """Store a finished checkpoint of a trial; reporting it again changes nothing. Raises Invalid for too many files,
     and for too much metadata."""
-    bounds.check_files(checkpoint.resources)
-    bounds.check_metadata(checkpoint.ckpt_metadata)
+    limits = orchestrator.settings.limits
+    bounds.check_files(limits, checkpoint.resources)
+    bounds.check_metadata(limits, checkpoint.ckpt_metadata)
     session = orchestrator.session
     known = session.get(Checkpoint, checkpoint.uuid)
     if known is not None:

@@ -32,8 +32,8 @@ class JobLogs:
     def apply_log_policies(self, written: Mapping[str, Sequence[StreamBatch]]) -> None:
         """Apply log policies of experiments, and webhooks, to lines that attempts (by id) wrote. It comes before the
         lines are stored, and must not wait for a lock while its caller holds any. Doing it again changes nothing."""
-        for task_id, found in self.matches(written).values():
-            self._log_watch.act(task_id, found)
+        for task_id, match in self.matches(written).values():
+            self._log_watch.act(task_id, match)
 
     def matches(self, written: Mapping[str, Sequence[StreamBatch]]) -> dict[str, tuple[str, log_watch.LogMatch]]:
         """For attempts whose lines match: the task, and the matches."""
@@ -43,10 +43,10 @@ class JobLogs:
         ranks = {piece.rank for pieces in watched.values() for piece in pieces}
         with self._store.autocommit() as session:
             rows = session.execute(_WATCHED, {"ids": list(watched), "ranks": sorted(ranks)}).all()
-        found = (
+        matches = (
             (row, log_watch.matching(row.waited, partial(_lines_in, watched[row.id], row.names or {}))) for row in rows
         )
-        return {row.id: (row.task_id, each) for row, each in found if each is not None}
+        return {row.id: (row.task_id, each) for row, each in matches if each is not None}
 
 
 def _has_lines(piece: StreamBatch) -> bool:

@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from trainmaster.config.limits import in_force
+from trainmaster.config.limits import Limits
 from trainmaster.master.db.tables import Checkpoint, Trial, metrics
 from trainmaster.master.services import bounds
 from trainmaster.master.services.errors import Invalid
@@ -39,19 +39,19 @@ from trainmaster.master.values.stored import Json
 MAX_INTEGER = 10**300  # what still is a float
 
 
-def check(report: MetricReport) -> None:
+def check(limits: Limits, report: MetricReport) -> None:
     """Of a report whose size has been checked (`bounds.check_tree`). Raises Invalid with the name that does not fit."""
-    bounds.check_length(report.group, "metric_name", "The name of a metric group")
+    bounds.check_length(limits, report.group, "metric_name", "The name of a metric group")
     if not report.group or "." in report.group:
         raise Invalid(f"The metric group {report.group!r} must not be empty or contain a dot.")
     if not 0 <= report.steps <= MAX_STEPS:
         raise Invalid(f"steps_completed must be between 0 and {MAX_STEPS}, but is {report.steps}.")
     if report.batch_metrics is not None and not isinstance(report.batch_metrics, list | tuple):
         raise Invalid("batch_metrics must be a list.")
-    longest = in_force().metric_name
+    longest = limits.metric_name
     for name, value in report.metrics.items():
         if len(name) > longest:
-            bounds.check_length(name, "metric_name", f"The name of the metric {name:.60}")
+            bounds.check_length(limits, name, "metric_name", f"The name of the metric {name:.60}")
         if not name:
             raise Invalid("A metric's name must not be empty.")
         if isinstance(value, int) and abs(value) > MAX_INTEGER:
@@ -77,7 +77,7 @@ class Addition:
     total_batches: int
 
 
-class Counted(NamedTuple):
+class TrialTotals(NamedTuple):
     """What a trial's row says of all its reports."""
 
     trial_id: int
@@ -85,8 +85,12 @@ class Counted(NamedTuple):
     total_batches: int
 
 
-def addition(
-    trial: Counted, run_id: int, reports: Sequence[MetricReport], stored: dict[tuple[str, int], Json]
+def merge_reports(
+    limits: Limits,
+    trial: TrialTotals,
+    run_id: int,
+    reports: Sequence[MetricReport],
+    stored: dict[tuple[str, int], Json],
 ) -> Addition:
     """Return what `reports` of one run, in order, add to a trial. `stored`: the rows of this run for their groups and
     steps, which are completed here. Raises Invalid for too many metrics."""
@@ -116,31 +120,34 @@ def addition(
         if report.group == "validation" and new:
             validations.append((report, row["metrics"][report.key]))
     after = summarised(summary, added)
-    _check_names(after, {group for group, _ in added})
+    _check_names(limits, after, {group for group, _ in added})
     return Addition(trial_id, rows, fresh, list(changed.values()), validations, after, total)
 
 
-def goes_on(total_batches: int, reports: Sequence[MetricReport]) -> bool:
+def is_append_only(total_batches: int, reports: Sequence[MetricReport]) -> bool:
     """Whether all reports are of steps beyond those that their trial has: then nothing is there to merge with, and
     nothing of an older run to put aside."""
     return all(report.kind == "profiling" or report.steps > total_batches for report in reports)
 
 
-def take(
+def store_reports(
     session: Session, trial: Trial, run_id: int, reports: Sequence[MetricReport], metric: str, smaller: bool
 ) -> Sequence[MetricReport]:
     """Store `reports` of one run, in order, under the trial's row lock. Returns those that were new.
 
     `metric` and `smaller` name the searcher's metric, for the best validation.
     """
+    limits = bounds.limits_of(session)
     for report in reports:
-        check(report)
+        check(limits, report)
     stored: dict[tuple[str, int], Json] = {}
-    if not goes_on(trial.total_batches, reports):
+    if not is_append_only(trial.total_batches, reports):
         if run_id > 1 and _put_aside(session, trial, run_id, reports):
             _recount(session, trial, metric, smaller)
         stored = _stored_before(session, trial, run_id, reports)
-    new = addition(Counted(trial.id, trial.summary_metrics, trial.total_batches), run_id, reports, stored)
+    new = merge_reports(
+        limits, TrialTotals(trial.id, trial.summary_metrics, trial.total_batches), run_id, reports, stored
+    )
     trial.summary_metrics, trial.total_batches = new.summary, new.total_batches
     for report, values in new.validations:
         _note_validation(trial, report, values, metric, smaller)
@@ -323,15 +330,14 @@ def summarised(summary: Json, added: Mapping[tuple[str, str], Sequence[Any]]) ->
     return after
 
 
-def _check_names(summary: Json, groups: Iterable[str]) -> None:
+def _check_names(limits: Limits, summary: Json, groups: Iterable[str]) -> None:
     """Raise Invalid when a trial would have too many metrics: each of its reports works on the sums of all."""
-    most = in_force()
     for group in groups:
-        if excess := most.over(
+        if excess := limits.over(
             "metric_names", len(summary[_summary_key(group)]), f"The trial has {{}} {group} metrics"
         ):
             raise Invalid(excess)
-    if excess := most.over("metric_groups", len(summary), "The trial has {} groups of metrics"):
+    if excess := limits.over("metric_groups", len(summary), "The trial has {} groups of metrics"):
         raise Invalid(excess)
 
 

@@ -115,7 +115,7 @@ def _take_core(
     intake = RecordContext(session, orchestrator, trial, allocation)
     reports: list[metric_reports.MetricReport] = []
     for record in fresh:
-        bounds.check_tree(record, "A record")
+        bounds.check_tree(orchestrator.settings.limits, record, "A record")
         kind = record.get("kind")
         if kind == "metrics":
             reports.append(report_of(record))
@@ -159,7 +159,7 @@ def store_reports(
     experiment = orchestrator.row
     name, smaller = experiment.searcher_metric, experiment.smaller_is_better
     spoiled, validated = no_number(trial.latest_validation, name), trial.latest_validation is not None
-    fresh = metrics.take(orchestrator.session, trial, run_id, reports, name, smaller)
+    fresh = metrics.store_reports(orchestrator.session, trial, run_id, reports, name, smaller)
     value = trial.searcher_metric
     if value is not None and metric_reports.better(value, experiment.best_metric, smaller):
         experiment.best_metric, experiment.best_trial_id = value, trial.id
@@ -188,7 +188,7 @@ def _take_status(intake: RecordContext, record: Json) -> None:
 
 def _take_metadata(intake: RecordContext, record: Json) -> None:
     kept = {**(intake.trial.run_metadata or {}), **dict(record.get("metadata") or {})}
-    bounds.check_metadata(kept)
+    bounds.check_metadata(intake.orchestrator.settings.limits, kept)
     intake.trial.run_metadata = kept
 
 
@@ -247,8 +247,8 @@ _TAKE = {
 
 
 def _sign_of_life(allocation: Allocation) -> None:
-    seen = allocation.heartbeat_at
-    if seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN:
+    heartbeat_at = allocation.heartbeat_at
+    if heartbeat_at is None or (now() - heartbeat_at).total_seconds() >= HEARTBEAT_GRAIN:
         allocation.heartbeat_at = now()
 
 

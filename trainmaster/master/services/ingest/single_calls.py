@@ -50,8 +50,8 @@ class SingleCalls:
     def take_metrics(self, caller: Caller, trial_id: int, run_id: int, report: metric_reports.MetricReport) -> None:
         """Take in a metric report. Raises Conflict for a run that another one has followed, Invalid, NotFound,
         Forbidden."""
-        bounds.check_tree(report.metrics, "The report")
-        bounds.check_tree(report.batch_metrics, "The report's batch_metrics")
+        bounds.check_tree(self._settings.limits, report.metrics, "The report")
+        bounds.check_tree(self._settings.limits, report.batch_metrics, "The report's batch_metrics")
         clean = metric_reports.MetricReport(
             report.group,
             report.steps,
@@ -91,7 +91,7 @@ class SingleCalls:
             known = orchestrator.session.get(Checkpoint, key)
             if known is not None and known.trial_id != trial.id:
                 raise Conflict(f"There is a checkpoint {key} of another trial.")
-            said = storage.config if storage else orchestrator.row.config.checkpoint_storage
+            declared = storage.config if storage else orchestrator.row.config.checkpoint_storage
             row = Checkpoint(
                 uuid=key,
                 allocation_id=_allocation(orchestrator.session, trial, new.allocation_id),
@@ -99,14 +99,14 @@ class SingleCalls:
                 steps_completed=steps,
                 resources=dict(new.resources),
                 ckpt_metadata=dict(new.metadata),
-                storage=_checked(orchestrator, said),
+                storage=_checked(orchestrator, declared),
             )
             checkpoints.add_checkpoint(orchestrator, trial, row)
 
     def patch_checkpoint(self, caller: Caller, key: str, left: Mapping[str, int]) -> None:
         """Take in that a checkpoint's writer has removed files of it: `left` are the remaining ones."""
         wanted = _uuid(key)
-        bounds.check_files(left)
+        bounds.check_files(self._settings.limits, left)
         with self._store.transaction() as session:
             trial_id = session.scalar(select(Checkpoint.trial_id).where(Checkpoint.uuid == wanted))
         if trial_id is None:
@@ -158,17 +158,17 @@ class SingleCalls:
             for task_id in sorted(by_task):
                 if log_store.came_before(session, task_id, [entry.line for entry in by_task[task_id]]):
                     del by_task[task_id]
-        for task_id, mine in by_task.items():
-            lines = [log_watch.WatchedLine(entry.line.log, entry.line.agent_id or "") for entry in mine]
+        for task_id, task_lines in by_task.items():
+            lines = [log_watch.WatchedLine(entry.line.log, entry.line.agent_id or "") for entry in task_lines]
             self._log_watch.act_on(task_id, lines.copy)
         with self._store.transaction() as session:
             for task_id in sorted(by_task):
-                mine = by_task[task_id]
+                task_lines = by_task[task_id]
                 trial = session.scalar(select(Trial).where(Trial.task_id == task_id))
                 if trial is None:
                     raise NotFound(f"There is no task {task_id!r}.")
-                allocation = _allocation(session, trial, mine[0].allocation_id)
-                log_store.append(session, task_id, allocation, [entry.line for entry in mine])
+                allocation = _allocation(session, trial, task_lines[0].allocation_id)
+                log_store.append(session, task_id, allocation, [entry.line for entry in task_lines])
 
     # -- inside -------------------------------------------------------------------------------------------------------
     def _check_tasks(self, caller: Caller, task_ids: Sequence[str]) -> None:
@@ -176,10 +176,10 @@ class SingleCalls:
         query = query.join(Project, Project.id == Experiment.project_id)
         with self._store.transaction() as session:
             for task_id in task_ids:
-                found = session.execute(query.where(Trial.task_id == task_id)).first()
-                if found is None:
+                row = session.execute(query.where(Trial.task_id == task_id)).first()
+                if row is None:
                     raise NotFound(f"There is no task {task_id!r}.")
-                trial, experiment, home = found
+                trial, experiment, home = row
                 _check(caller, trial, experiment, home, f"There is no task {task_id!r}.")
 
     @contextmanager
@@ -248,20 +248,20 @@ def _allocation(session: Session, trial: Trial, allocation_id: str | None) -> st
     """Return the named attempt of this trial; programs that run elsewhere send their task's id instead."""
     if not allocation_id:
         return None
-    found = session.get(Allocation, allocation_id)
-    return allocation_id if found is not None and found.trial_id == trial.id else None
+    allocation = session.get(Allocation, allocation_id)
+    return allocation_id if allocation is not None and allocation.trial_id == trial.id else None
 
 
-def _checked(orchestrator: ExperimentOrchestrator, said: StorageRef | None) -> StorageRef:
-    found = declared_storage.believed(orchestrator.row.config, said)
-    if found is None and said is not None and declared_storage.is_bucket(said):
-        return said
-    if found is None:
+def _checked(orchestrator: ExperimentOrchestrator, declared: StorageRef | None) -> StorageRef:
+    storage = declared_storage.resolve_storage(orchestrator.row.config, declared)
+    if storage is None and declared is not None and declared_storage.is_bucket(declared):
+        return declared
+    if storage is None:
         raise Invalid(
             f"Experiment {orchestrator.row.id} keeps its checkpoints in another storage: name this one as "
             "checkpoint_storage in the experiment's configuration."
         )
-    return found
+    return storage
 
 
 def _uuid(key: str) -> uuid.UUID:

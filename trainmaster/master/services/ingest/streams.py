@@ -9,8 +9,8 @@ from sqlalchemy import ARRAY, Integer, Text, any_, bindparam, cast, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from trainmaster.config.limits import in_force
 from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStream, Trial
+from trainmaster.master.services.bounds import limits_of
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.values.stored import Json
 
@@ -63,7 +63,7 @@ def check_streams(session: Session, allocation_ids: Collection[str]) -> None:
     """Raise Invalid where one of these attempts has more streams than it may have."""
     counts = select(func.count()).where(ReportStream.allocation_id.in_(allocation_ids))
     most = session.scalar(counts.group_by(ReportStream.allocation_id).order_by(func.count().desc()).limit(1)) or 0
-    if excess := in_force().over("job_entries", most, "The reports of the attempt have {} streams"):
+    if excess := limits_of(session).over("job_entries", most, "The reports of the attempt have {} streams"):
         raise Invalid(excess)
 
 

@@ -133,11 +133,11 @@ def spans(
     while low < high:
         query = select(b.first_id, b.last_id).where(b.task_id == task_id, b.last_id > low, b.first_id <= high)
         query = query.where(*conditions).order_by(b.last_id.desc() if newest_first else b.last_id).limit(most)
-        found = [Span(max(row.first_id - 1, after), min(row.last_id, upto)) for row in session.execute(query)]
-        yield from _joined(found)
-        if len(found) < most:
+        spans_of_blocks = [Span(max(row.first_id - 1, after), min(row.last_id, upto)) for row in session.execute(query)]
+        yield from _joined(spans_of_blocks)
+        if len(spans_of_blocks) < most:
             return
-        low, high = (low, found[-1].after) if newest_first else (found[-1].last, high)
+        low, high = (low, spans_of_blocks[-1].after) if newest_first else (spans_of_blocks[-1].last, high)
         most = min(most * 4, 256)
 
 
@@ -160,11 +160,11 @@ def _joined(spans: Sequence[Span]) -> Iterator[Span]:
 def values(session: Session, task_id: str, names: Sequence[str]) -> dict[str, set[Any]]:
     """Return the distinct values in each of these columns of a task's blocks."""
     query = select(*(log_blocks.c[name] for name in names)).where(log_blocks.c.task_id == task_id).distinct()
-    found: dict[str, set[Any]] = {name: set() for name in names}
+    distinct: dict[str, set[Any]] = {name: set() for name in names}
     for row in session.execute(query):
         for name, present in zip(names, row, strict=True):
-            found[name].update(present)
-    return found
+            distinct[name].update(present)
+    return distinct
 
 
 def holds(text: str) -> ColumnElement[bool]:

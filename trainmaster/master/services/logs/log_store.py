@@ -218,7 +218,7 @@ class LogStore:
         of_lines, of_blocks = conditions(where)
         query = select(task_logs).where(t.task_id == task_id, *of_lines)
         query = query.order_by(t.id.desc() if newest_first else t.id)
-        found: list[RowMapping] = []
+        lines: list[RowMapping] = []
         with self._store.transaction() as session:
             upto = min(log_blocks.upto(session, task_id), upto_id) if of_blocks else 0
             behind = Span(max(after, upto), upto_id)
@@ -226,11 +226,11 @@ class LogStore:
             for span in chain([behind], spans) if newest_first else chain(spans, [behind]):
                 part = query.where(t.id > span.after, t.id <= span.last)
                 if limit is not None:
-                    part = part.limit(limit - len(found))
-                found += session.execute(part).mappings()
-                if limit is not None and len(found) >= limit:
+                    part = part.limit(limit - len(lines))
+                lines += session.execute(part).mappings()
+                if limit is not None and len(lines) >= limit:
                     break
-        return [StoredLine(**{**row, "level": LEVELS[row["level"]], "log": shown(row["log"])}) for row in found]
+        return [StoredLine(**{**row, "level": LEVELS[row["level"]], "log": shown(row["log"])}) for row in lines]
 
     def fields(self, task_id: str) -> dict[str, list[Any]]:
         """Return the values of each column that lines can be filtered by."""
@@ -263,7 +263,7 @@ def _check_pattern(pattern: str) -> None:
             f"{pattern!r} refers back to what it has found (\\1 to \\9), which a search in logs cannot do: it may take "
             "for ever. Write out what is looked for."
         )
-    shared = re.sub(r"\\(.)", lambda found: _SAME.get(found[1], found[0]), pattern, flags=re.DOTALL)
+    shared = re.sub(r"\\(.)", lambda match: _SAME.get(match[1], match[0]), pattern, flags=re.DOTALL)
     try:
         compiled(shared)
     except BadPattern as error:

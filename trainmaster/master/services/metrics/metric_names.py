@@ -48,12 +48,12 @@ class MetricLists:
             rows = [row for row in session.execute(query) if caller.sees(row.workspace_id)]
             if missing := set(ids) - {row.id for row in rows}:
                 raise NotFound(f"There is no experiment {min(missing)}.")
-            mine = select(Trial.summary_metrics, func.jsonb_object_keys(Trial.summary_metrics).label("key"))
-            each = mine.where(Trial.experiment_id.in_(ids)).subquery().c
+            keys = select(Trial.summary_metrics, func.jsonb_object_keys(Trial.summary_metrics).label("key"))
+            each = keys.where(Trial.experiment_id.in_(ids)).subquery().c
             pairs = select(each.key, func.jsonb_object_keys(each.summary_metrics[each.key])).distinct()
-            found = sorted((_GROUPS.get(key, key), metric) for key, metric in session.execute(pairs))
+            pairs_by_name = sorted((_GROUPS.get(key, key), metric) for key, metric in session.execute(pairs))
         searcher = sorted({row.searcher_metric for row in rows})
-        return MetricNames(searcher, found, any(row.end_time is None for row in rows))
+        return MetricNames(searcher, pairs_by_name, any(row.end_time is None for row in rows))
 
     def validation_history(self, experiment_id: int) -> list[Validation]:
         """Return the searcher's metric in every validation of the experiment, in the order of time."""
@@ -63,11 +63,11 @@ class MetricLists:
             if metric is None:
                 raise NotFound(f"There is no experiment {experiment_id}.")
             value = func.jsonb_extract_path(m.metrics, "validation_metrics", metric)
-            mine = select(Trial.id).where(Trial.experiment_id == experiment_id)
-            query = select(m.trial_id, m.at, value).where(m.trial_id.in_(mine), ~m.archived, m.group == "validation")
+            trials = select(Trial.id).where(Trial.experiment_id == experiment_id)
+            query = select(m.trial_id, m.at, value).where(m.trial_id.in_(trials), ~m.archived, m.group == "validation")
             rows = session.execute(query.order_by(m.at, m.id)).all()
-        found = ((trial_id, at, number(shown)) for trial_id, at, shown in rows)
-        return [Validation(trial_id, at, shown) for trial_id, at, shown in found if shown is not None]
+        values = ((trial_id, at, number(shown)) for trial_id, at, shown in rows)
+        return [Validation(trial_id, at, shown) for trial_id, at, shown in values if shown is not None]
 
 
 @dataclass(frozen=True)

@@ -59,10 +59,10 @@ class MetricReport:
 
     def stored(self) -> Json:
         """Return the JSON that is kept, and that metric streams return."""
-        found: Json = {self.key: dict(self.metrics)}
+        stored: Json = {self.key: dict(self.metrics)}
         if self.batch_metrics:
-            found["batch_metrics"] = list(self.batch_metrics)
-        return found
+            stored["batch_metrics"] = list(self.batch_metrics)
+        return stored
 
 
 def number(value: Any) -> float | None:

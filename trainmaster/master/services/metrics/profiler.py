@@ -36,15 +36,15 @@ class ProfilerSeries:
 
     def read(self, trial_id: int) -> dict[Series, Measured]:
         """All series of a trial, in the order of time."""
-        found: dict[Series, Measured] = {}
+        measured: dict[Series, Measured] = {}
         for group in sorted(PROFILING):
             for report in self._metric_reports.stream([trial_id], group):
                 for one, value in _values(report.metrics.get("avg_metrics") or {}):
-                    kept = found.setdefault(one, Measured())
+                    kept = measured.setdefault(one, Measured())
                     kept.steps.append(report.steps)
                     kept.times.append(report.at)
                     kept.values.append(value)
-        return dict(sorted(found.items()))
+        return dict(sorted(measured.items()))
 
 
 def _values(reported: Mapping[str, Any]) -> Iterator[tuple[Series, float]]:

@@ -84,10 +84,12 @@ class MetricSeries:
         m, value = _table(metric)
         with self._store.transaction() as session:
             experiment = _experiment(session, experiment_id)
-            mine = select(Trial.id).where(Trial.experiment_id == experiment_id)
-            query = select(m.c.steps).distinct().where(m.c.trial_id.in_(mine), ~m.c.archived, m.c.group == metric.group)
-            found = session.scalars(query.where(value.is_not(None)).order_by(m.c.steps))
-            return list(found), experiment.end_time is None
+            trials = select(Trial.id).where(Trial.experiment_id == experiment_id)
+            query = (
+                select(m.c.steps).distinct().where(m.c.trial_id.in_(trials), ~m.c.archived, m.c.group == metric.group)
+            )
+            steps = session.scalars(query.where(value.is_not(None)).order_by(m.c.steps))
+            return list(steps), experiment.end_time is None
 
     def sample(
         self, experiment_id: int, metric: Named, stretch: Stretch, most_trials: int
@@ -98,10 +100,10 @@ class MetricSeries:
             experiment = _experiment(session, experiment_id)
             measured = Trial.__table__.c.searcher_metric
             order = measured.asc() if experiment.smaller_is_better else measured.desc()
-            mine = select(Trial).where(Trial.experiment_id == experiment_id).order_by(order.nulls_last(), Trial.id)
-            rows = list(session.scalars(mine.limit(min(most_trials or 100, MOST_TRIALS))))
-            found = _series(session, [row.id for row in rows], metric, stretch)
-            return [TrialSeries(row, found[row.id]) for row in rows], experiment.end_time is None
+            ranked = select(Trial).where(Trial.experiment_id == experiment_id).order_by(order.nulls_last(), Trial.id)
+            rows = list(session.scalars(ranked.limit(min(most_trials or 100, MOST_TRIALS))))
+            series = _series(session, [row.id for row in rows], metric, stretch)
+            return [TrialSeries(row, series[row.id]) for row in rows], experiment.end_time is None
 
     def snapshot(self, experiment_id: int, metric: Named, steps: int, margin: int) -> tuple[list[TrialSnapshot], bool]:
         """Each trial's value at `steps`, or at most `margin` later; and whether there may be more."""
@@ -136,8 +138,8 @@ class MetricSeries:
             if missing := set(trial_ids) - {row.id for row, _ in rows}:
                 raise NotFound(f"There is no trial {min(missing)}.")
             ids = [row.id for row, _ in rows]
-            found = {metric: _series(session, ids, metric, stretch) for metric in metrics}
-            return [(row, {metric: found[metric][row.id] for metric in metrics}) for row, _ in rows]
+            by_metric = {metric: _series(session, ids, metric, stretch) for metric in metrics}
+            return [(row, {metric: by_metric[metric][row.id] for metric in metrics}) for row, _ in rows]
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
@@ -150,10 +152,10 @@ def one_moment(session: Session) -> None:
 
 
 def _experiment(session: Session, experiment_id: int) -> Experiment:
-    found = session.get(Experiment, experiment_id)
-    if found is None:
+    experiment = session.get(Experiment, experiment_id)
+    if experiment is None:
         raise NotFound(f"There is no experiment {experiment_id}.")
-    return found
+    return experiment
 
 
 def _table(metric: Named) -> tuple[Any, Any]:
@@ -177,11 +179,11 @@ def blocks(
     as the blocks' `epoch`. The transaction must see one snapshot of the database. Raises Invalid."""
     upto = series_columns.upto(session, trial_ids)
     latest = _latest(session, trial_ids, metric, upto, beside)
-    found: dict[int, list[ColumnBlock]] = {}
+    by_trial: dict[int, list[ColumnBlock]] = {}
     for trial_id in trial_ids:
         pieces = series_columns.pieces(session, trial_id, metric.group, metric.name, beside) if trial_id in upto else []
-        found[trial_id] = [*pieces, latest[trial_id]] if trial_id in latest else pieces
-    return found
+        by_trial[trial_id] = [*pieces, latest[trial_id]] if trial_id in latest else pieces
+    return by_trial
 
 
 def _series(session: Session, trial_ids: Sequence[int], metric: Named, stretch: Stretch) -> dict[int, list[Point]]:
@@ -203,14 +205,14 @@ def _points(pieces: Sequence[ColumnBlock], stretch: Stretch) -> list[Point]:
         values = array("d", itemgetter(*order)(values))
     first, last = bisect_left(ascending, stretch.first), bisect_right(ascending, stretch.last)
     ends = list(accumulate(len(piece.steps) for piece in pieces))
-    found = []
+    points = []
     for place in thinned(values[first:last], min(stretch.points or MOST_POINTS, MOST_POINTS)):
         point = order[first + place]
         number = bisect_right(ends, point)
         piece, inside = pieces[number], point - ends[number]  # from the end of its piece
         at = DAY_ONE + dt.timedelta(microseconds=piece.times[inside])
-        found.append(Point(ascending[first + place], at, values[first + place], piece.epoch(inside)))
-    return found
+        points.append(Point(ascending[first + place], at, values[first + place], piece.epoch(inside)))
+    return points
 
 
 def _latest(
@@ -230,11 +232,11 @@ def _latest(
         .where(~m.archived, m.group == metric.group, value.is_not(None))
         .order_by(m.trial_id, m.id)
     )
-    found: dict[int, ColumnBlock] = {}
+    latest: dict[int, ColumnBlock] = {}
     for trial_id, rows in groupby(session.execute(query), key=itemgetter(0)):
         _, steps, times, values, epochs = zip(*rows, strict=True)
-        found[trial_id] = ColumnBlock(steps, times, values, range(len(steps)), epochs)
-    return found
+        latest[trial_id] = ColumnBlock(steps, times, values, range(len(steps)), epochs)
+    return latest
 
 
 def thinned(values: Sequence[float], most: int) -> list[int]:

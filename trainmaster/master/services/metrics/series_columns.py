@@ -83,11 +83,11 @@ class SeriesColumns:
                 return False
             with self._store.transaction() as beginning:
                 begin = update(series_progress).where(p.trial_id == trial_id).values(changed=None)
-                found = beginning.execute(begin.returning(p.upto, p.pending)).first()
-            if found is None:
+                progress = beginning.execute(begin.returning(p.upto, p.pending)).first()
+            if progress is None:
                 return False
-            after: int = found.upto
-            pending: int = found.pending
+            after: int = progress.upto
+            pending: int = progress.pending
             settled = self._compaction.counted_upto(SOURCE)
             span = settled - after
             if pending > 2 * MOST:

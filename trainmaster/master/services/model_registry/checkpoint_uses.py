@@ -82,8 +82,8 @@ class CheckpointUses:
 
     def _metrics(self, query: Select[int], group: str | None) -> Iterator[metric_reports.StoredReport]:
         with self._store.transaction() as session:
-            found = sorted(set(session.scalars(query)))
-        return self._metric_reports.stream(found, group)
+            names = sorted(set(session.scalars(query)))
+        return self._metric_reports.stream(names, group)
 
 
 def _uuid(key: str) -> uuid.UUID:

@@ -60,7 +60,7 @@ class ModelQuery:
 
 
 @dataclass(frozen=True)
-class Words:
+class ModelPatch:
     """Values to set on a model or a version; None leaves a value as it is. Only a version has `comment`, only a model
     `description`."""
 
@@ -133,18 +133,18 @@ class RegisteredModels:
             return _view(session, _find(session, key))
 
     def create(
-        self, caller: Caller, words: Words, workspace_id: int | None = None, workspace_name: str | None = None
+        self, caller: Caller, patch: ModelPatch, workspace_id: int | None = None, workspace_name: str | None = None
     ) -> ModelView:
         """Create a model. Raises Invalid for an invalid name, Conflict for one that is taken."""
         with self._store.transaction() as session:
             home = _home(session, caller, workspace_id, workspace_name)
             bounds.check_count(session, "things", "You have {} models", Model.user_id == caller.user_id)
             row = Model(
-                name=_free_name(session, words.name or "", None),
-                description=words.description or "",
-                notes=words.notes or "",
-                labels=_distinct(words.labels or ()),
-                model_metadata=dict(words.metadata or {}),
+                name=_free_name(session, patch.name or "", None),
+                description=patch.description or "",
+                notes=patch.notes or "",
+                labels=_distinct(patch.labels or ()),
+                model_metadata=dict(patch.metadata or {}),
                 user_id=caller.user_id,
                 workspace_id=home.id,
             )
@@ -153,7 +153,12 @@ class RegisteredModels:
             return _view(session, row)
 
     def patch(
-        self, caller: Caller, key: str, words: Words, workspace_id: int | None = None, workspace_name: str | None = None
+        self,
+        caller: Caller,
+        key: str,
+        patch: ModelPatch,
+        workspace_id: int | None = None,
+        workspace_name: str | None = None,
     ) -> ModelView:
         """Change a model; a named workspace moves it there."""
         with self._store.transaction() as session:
@@ -161,16 +166,16 @@ class RegisteredModels:
             _refuse_archived(row)
             if workspace_id or workspace_name:
                 row.workspace_id = _home(session, caller, workspace_id, workspace_name).id
-            if words.name is not None:
-                row.name = _free_name(session, words.name, row.id)
-            if words.description is not None:
-                row.description = words.description
-            if words.notes is not None:
-                row.notes = words.notes
-            if words.labels is not None:
-                row.labels = _distinct(words.labels)
-            if words.metadata is not None:
-                row.model_metadata = dict(words.metadata)
+            if patch.name is not None:
+                row.name = _free_name(session, patch.name, row.id)
+            if patch.description is not None:
+                row.description = patch.description
+            if patch.notes is not None:
+                row.notes = patch.notes
+            if patch.labels is not None:
+                row.labels = _distinct(patch.labels)
+            if patch.metadata is not None:
+                row.model_metadata = dict(patch.metadata)
             row.updated_at = now()
             session.flush()
             return _view(session, row)
@@ -224,7 +229,7 @@ class RegisteredModels:
             model = _view(session, _find(session, key))
             return _version_view(session, model, _find_version(session, model.row, number))
 
-    def register(self, caller: Caller, key: str, checkpoint: str, words: Words) -> VersionView:
+    def register(self, caller: Caller, key: str, checkpoint: str, patch: ModelPatch) -> VersionView:
         """Register a checkpoint as the next version. Colleagues' jobs load the newest: where those run as accounts of
         their own, and no roles control who edits models, only the model's owner and administrators may do this.
 
@@ -238,11 +243,11 @@ class RegisteredModels:
                 model_id=model.id,
                 version=last + 1,
                 checkpoint=row.uuid,
-                name=words.name or "",
-                comment=words.comment or "",
-                notes=words.notes or "",
-                labels=_distinct(words.labels or ()),
-                version_metadata=dict(words.metadata or {}),
+                name=patch.name or "",
+                comment=patch.comment or "",
+                notes=patch.notes or "",
+                labels=_distinct(patch.labels or ()),
+                version_metadata=dict(patch.metadata or {}),
                 user_id=caller.user_id,
             )
             session.add(version)
@@ -250,22 +255,22 @@ class RegisteredModels:
             session.flush()
             return _version_view(session, _view(session, model), version)
 
-    def patch_version(self, caller: Caller, key: str, number: int, words: Words) -> VersionView:
+    def patch_version(self, caller: Caller, key: str, number: int, patch: ModelPatch) -> VersionView:
         with self._store.transaction() as session:
             model = _changeable(session, caller, key, owner=False)
             _refuse_archived(model)
             row = _find_version(session, model, number)
             caller.require_owner(f"Version {number} of the model {model.name!r}", row.user_id, model.user_id)
-            if words.name is not None:
-                row.name = words.name
-            if words.comment is not None:
-                row.comment = words.comment
-            if words.notes is not None:
-                row.notes = words.notes
-            if words.labels is not None:
-                row.labels = _distinct(words.labels)
-            if words.metadata is not None:
-                row.version_metadata = dict(words.metadata)
+            if patch.name is not None:
+                row.name = patch.name
+            if patch.comment is not None:
+                row.comment = patch.comment
+            if patch.notes is not None:
+                row.notes = patch.notes
+            if patch.labels is not None:
+                row.labels = _distinct(patch.labels)
+            if patch.metadata is not None:
+                row.version_metadata = dict(patch.metadata)
             row.updated_at = model.updated_at = now()
             session.flush()
             return _version_view(session, _view(session, model), row)
@@ -322,14 +327,14 @@ def _home(session: Session, caller: Caller, workspace_id: int | None, name: str 
     return row
 
 
-def _free_name(session: Session, name: str, mine: int | None) -> str:
+def _free_name(session: Session, name: str, own_id: int | None) -> str:
     name = name.strip()
     if not name or no_segment(name) or name.isdecimal():
         raise Invalid(
             f"{name!r} cannot be the name of a model: it must not be empty, a number or dots, or have a slash."
         )
     taken = session.scalar(select(Model.id).where(func.lower(Model.name) == name.lower()))
-    if taken not in (None, mine):
+    if taken not in (None, own_id):
         raise AlreadyExists(f"The model {name!r} already exists.")
     return name
 

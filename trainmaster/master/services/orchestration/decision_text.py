@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials
-from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
+from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, WriteLog
 
 
 def in_words(decision: trials.Decision | experiments.Decision) -> str:
@@ -16,17 +16,17 @@ def in_words(decision: trials.Decision | experiments.Decision) -> str:
             return _with("the running attempt is asked to save its work and leave", reason)
         case End(reason):
             return _with("the running attempt is ended at once", reason)
-        case Say(_, text):
+        case WriteLog(_, text):
             return text.rstrip(".")
         case trials.Finish(state, _, why):
             return _with(f"the trial ends as {state}", why)
         case experiments.Finish(state, why):
             return _with(f"the experiment ends as {state}", why)
-        case experiments.Tell(trials.Pause()):
+        case experiments.Propagate(trials.Pause()):
             return "its trials are paused"
-        case experiments.Tell(trials.Activate()):
+        case experiments.Propagate(trials.Activate()):
             return "its trials go on"
-        case experiments.Tell(trials.Stop(_, why)):
+        case experiments.Propagate(trials.Stop(_, why)):
             return _with("its trials are stopped", why)
         case _:
             return str(decision)

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
 from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials
-from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
+from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, WriteLog
 from trainmaster.master.lifecycle.states import OutcomeKind, State
 from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial, awaited
 from trainmaster.master.services.clock import now
@@ -34,8 +34,8 @@ from trainmaster.master.services.orchestration.live_searches import LiveSearch
 from trainmaster.master.services.store import wake
 
 EARLY_STOP_GRACE = 10.0  # seconds between a trial's own "invalid hyperparameters" and its end by us
-TELLING = "telling"  # the subject that wakes the loop that tells trials
-TOLD_AT_ONCE = 200  # trials in one transaction of their experiment: a quarter of a second or so
+PROPAGATION = "telling"  # the subject that wakes the loop that tells trials
+PROPAGATION_BATCH = 200  # trials in one transaction of their experiment: a quarter of a second or so
 
 _EXIT_REASON = {
     trials.StopCause.ERROR: ExitReason.ERRORED,
@@ -113,13 +113,13 @@ class ExperimentOrchestrator:
         if isinstance(event, experiments.SearchDone):
             row.shutdown = {"cancel": event.cancel, "failure": event.failure, "why": event.why}
         if before.state is not after.state or isinstance(event, experiments.SearchDone):
-            why = getattr(event, "why", "") or next((d.why for d in decisions if isinstance(d, experiments.Finish)), "")
+            why = event.why or next((d.why for d in decisions if isinstance(d, experiments.Finish)), "")
             self.story("experiment", type(event).__name__, before.state, after.state, why, decisions)
         for decision in decisions:
             match decision:
-                case experiments.Tell(for_trials):
-                    row.reason = getattr(for_trials, "why", "") or getattr(event, "why", "")
-                    self.tell_trials()
+                case experiments.Propagate(for_trials):
+                    row.reason = for_trials.why or event.why
+                    self.propagate()
                 case experiments.Finish(state, why):
                     row.end_time = now()
                     row.reason = why
@@ -128,30 +128,32 @@ class ExperimentOrchestrator:
                     webhooks.experiment_ended(self.session, row)
                     wake(self.session, "janitor")
 
-    def tell_trials(self) -> None:
-        """Give live trials that lag behind the experiment's state what it asks of them: `TOLD_AT_ONCE` of them, so
-        that others can lock the experiment in between. While there are more, `tell_due` stays set for the loop that
-        comes back for them."""
-        untold = experiments.untold(State(self.row.state))
+    def propagate(self) -> None:
+        """Give `PROPAGATION_BATCH` live trials that lag behind the experiment's state what it asks of them. Between
+        batches others can lock the experiment. While there are more, `propagation_due` stays set for the next batch."""
+        pending = experiments.pending_states(State(self.row.state))
         query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.end_time.is_(None))
-        query = query.where(Trial.state.in_(untold)).order_by(Trial.id).limit(TOLD_AT_ONCE + 1)
+        query = query.where(Trial.state.in_(pending)).order_by(Trial.id).limit(PROPAGATION_BATCH + 1)
         fresh = {"populate_existing": True}
-        found = list(self.session.scalars(query.with_for_update(key_share=True), execution_options=fresh))
-        self.row.tell_due = len(found) > TOLD_AT_ONCE
-        if self.row.tell_due:
-            wake(self.session, TELLING)
-        self._find_allocations(found[:TOLD_AT_ONCE])
-        for trial in found[:TOLD_AT_ONCE]:
+        lagging = list(self.session.scalars(query.with_for_update(key_share=True), execution_options=fresh))
+        self.row.propagation_due = len(lagging) > PROPAGATION_BATCH
+        if self.row.propagation_due:
+            wake(self.session, PROPAGATION)
+        self._find_allocations(lagging[:PROPAGATION_BATCH])
+        for trial in lagging[:PROPAGATION_BATCH]:
             self._later(partial(self._catch_up, trial))
 
     def trial_event(self, trial: Trial, event: trials.Event) -> None:
-        if self.row.tell_due:
+        if self.row.propagation_due:
             self._catch_up(trial)
         self._trial_event(trial, event)
 
     def _catch_up(self, trial: Trial) -> None:
         state = State(self.row.state)
-        if trial.state in experiments.untold(state) and (event := experiments.told(state, self.row.reason)) is not None:
+        if (
+            trial.state in experiments.pending_states(state)
+            and (event := experiments.event_for(state, self.row.reason)) is not None
+        ):
             self._trial_event(trial, event)
 
     def _trial_event(self, trial: Trial, event: trials.Event) -> None:
@@ -193,7 +195,7 @@ class ExperimentOrchestrator:
                 before=before.value if before else "",
                 after=after.value if after else "",
                 why=why,
-                decisions=[in_words(decision) for decision in decisions if not isinstance(decision, Say)],
+                decisions=[in_words(decision) for decision in decisions if not isinstance(decision, WriteLog)],
             )
         )
 
@@ -268,8 +270,10 @@ class ExperimentOrchestrator:
 
     def _find_allocations(self, some: Sequence[Trial]) -> None:
         """Look for the live allocations of trials, and lock them in order, so that none is looked for alone."""
-        mine = Allocation.trial_id == any_(literal([trial.id for trial in some], ARRAY(Integer)))
-        query = select(Allocation).where(mine, Allocation.ended_at.is_(None)).order_by(Allocation.id).with_for_update()
+        theirs = Allocation.trial_id == any_(literal([trial.id for trial in some], ARRAY(Integer)))
+        query = (
+            select(Allocation).where(theirs, Allocation.ended_at.is_(None)).order_by(Allocation.id).with_for_update()
+        )
         self._latest |= dict.fromkeys((trial.id for trial in some), None)
         for allocation in self.session.scalars(query, execution_options={"populate_existing": True}):
             if allocation.trial_id is not None:
@@ -394,7 +398,7 @@ class ExperimentOrchestrator:
                 self.kill(allocation, reason)
             case trials.Finish():
                 self._finish(trial, decision)
-            case Say(level, text):
+            case WriteLog(level, text):
                 self.say(trial.task_id, text, level)
 
     def _preemption_timeout(self) -> float:

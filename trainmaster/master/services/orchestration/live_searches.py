@@ -1,6 +1,6 @@
 """The searches that this process holds in memory, so that an event need not read the search from the database.
 
-What is here is never believed by itself: `stored_search` compares its version with the database under the lock of the
+What is here is never trusted by itself: `stored_search` compares its version with the database under the lock of the
 experiment's row.
 """
 

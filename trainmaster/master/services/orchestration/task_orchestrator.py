@@ -14,7 +14,7 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Task, Workspace
 from trainmaster.master.lifecycle import standalone as machine
 from trainmaster.master.lifecycle.allocation import Outcome
-from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
+from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, WriteLog
 from trainmaster.master.lifecycle.standalone import TaskState
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services.clock import now
@@ -117,7 +117,7 @@ class TaskOrchestrator:
                 wake(self.session, f"task:{row.task_id}")
                 if self.session.scalar(select(Workspace.state).where(Workspace.id == row.workspace_id)):
                     wake(self.session, "janitor")  # the workspace is being deleted, and waits for this
-            case Say(level, text):
+            case WriteLog(level, text):
                 self._notes.say(row.task_id, text, level)
 
     def _condemn(self, live: Allocation, reason: str) -> None:

@@ -29,9 +29,9 @@ class PoolBindings:
         self._known(pool)
         with self._store.transaction() as session:
             query = select(PoolBinding.workspace_id).where(PoolBinding.pool == pool).order_by(PoolBinding.workspace_id)
-            found = list(session.scalars(query))
-        window = cut(offset, limit, len(found))
-        return Page(found[window.start : window.end], window)
+            workspace_ids = list(session.scalars(query))
+        window = cut(offset, limit, len(workspace_ids))
+        return Page(workspace_ids[window.start : window.end], window)
 
     def of_workspace(self, workspace_id: int, offset: int, limit: int) -> Page[str]:
         """Return the pools that the experiments of a workspace may use."""
@@ -39,9 +39,9 @@ class PoolBindings:
             if session.get(Workspace, workspace_id) is None:
                 raise NotFound(f"There is no workspace {workspace_id}.")
             names = [served.pool.name for served in self._clusters.pools()]
-            found = [name for name in names if _open(session, name, workspace_id)]
-        window = cut(offset, limit, len(found))
-        return Page(found[window.start : window.end], window)
+            open_pools = [name for name in names if _open(session, name, workspace_id)]
+        window = cut(offset, limit, len(open_pools))
+        return Page(open_pools[window.start : window.end], window)
 
     def bound(self) -> frozenset[str]:
         """Return the pools that are bound to any workspace."""
@@ -97,8 +97,8 @@ def _open(session: Session, pool: str, workspace_id: int) -> bool:
 
 
 def _workspaces(session: Session, ids: Sequence[int], names: Sequence[str]) -> list[Workspace]:
-    found = {key: workspaces.locked(session, key) for key in ids}
+    by_id = {key: workspaces.locked(session, key) for key in ids}
     for name in names:
         row = workspaces.by_name(session, name)
-        found[row.id] = row
-    return list(found.values())
+        by_id[row.id] = row
+    return list(by_id.values())

@@ -90,8 +90,8 @@ class Projects:
             total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
             window = cut(offset, limit, total)
             ids = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
-            found = {view.row.id: view for view in _views(session, select(Project.id).where(Project.id.in_(ids)))}
-        return Page([found[key] for key in ids], window)
+            by_id = {view.row.id: view for view in _views(session, select(Project.id).where(Project.id.in_(ids)))}
+        return Page([by_id[key] for key in ids], window)
 
     def recent_of(self, caller: Caller, limit: int) -> list[ProjectView]:
         """Projects in which the caller has created experiments, the latest first."""
@@ -100,8 +100,8 @@ class Projects:
         query = query.where(Experiment.owner_id == caller.user_id, ~Project.archived).group_by(Project.id)
         with self._store.transaction() as session:
             ids = list(session.scalars(query.order_by(last.desc(), Project.id).limit(limit)))
-            found = {view.row.id: view for view in _views(session, select(Project.id).where(Project.id.in_(ids)))}
-        return [found[key] for key in ids]
+            by_id = {view.row.id: view for view in _views(session, select(Project.id).where(Project.id.in_(ids)))}
+        return [by_id[key] for key in ids]
 
     def get(self, project_id: int) -> ProjectView:
         with self._store.transaction() as session:
@@ -241,17 +241,17 @@ def _refuse_archived(row: Project) -> None:
         raise Invalid(f"The project {row.name!r} is archived; unarchive it first.")
 
 
-def _free_name(session: Session, workspace_id: int, name: str, mine: int | None) -> None:
+def _free_name(session: Session, workspace_id: int, name: str, own_id: int | None) -> None:
     taken = session.scalar(select(Project.id).where(Project.workspace_id == workspace_id, Project.name == name))
-    if taken not in (None, mine):
+    if taken not in (None, own_id):
         raise AlreadyExists(f"The project {name!r} already exists in that workspace.")
 
 
-def _free_key(session: Session, key: str, mine: int | None) -> str:
+def _free_key(session: Session, key: str, own_id: int | None) -> str:
     if not KEY.fullmatch(key):
         raise Invalid(f"{key!r} cannot be a project's key: it has one to five letters and digits.")
     taken = session.scalar(select(Project.id).where(func.upper(Project.key) == key.upper()))
-    if taken not in (None, mine):
+    if taken not in (None, own_id):
         raise AlreadyExists(f"A project with the key {key!r} already exists.")
     return key
 
@@ -270,17 +270,17 @@ def _number(session: Session) -> str:
 
 
 def _view(session: Session, project_id: int) -> ProjectView:
-    found = _views(session, select(Project.id).where(Project.id == project_id))
-    if not found:
+    views = _views(session, select(Project.id).where(Project.id == project_id))
+    if not views:
         raise NotFound(f"There is no project {project_id}.")
-    return found[0]
+    return views[0]
 
 
 def _views(session: Session, ids: Select[int]) -> list[ProjectView]:
-    mine = Experiment.project_id == Project.id
-    count = select(func.count()).select_from(Experiment).where(mine)
+    inside = Experiment.project_id == Project.id
+    count = select(func.count()).select_from(Experiment).where(inside)
     active = count.where(Experiment.end_time.is_(None))
-    runs = select(func.count()).select_from(Trial).join(Experiment, Experiment.id == Trial.experiment_id).where(mine)
+    runs = select(func.count()).select_from(Trial).join(Experiment, Experiment.id == Trial.experiment_id).where(inside)
     query = (
         select(
             Project,

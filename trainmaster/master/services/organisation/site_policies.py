@@ -34,6 +34,7 @@ class SitePolicies:
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
+        self._limits = master.settings.limits
 
     def get(self, workload: str, workspace_id: int | None) -> Json:
         """Return the policies as they were put; empty when nothing is set. Raises NotFound for an unknown workspace."""
@@ -45,7 +46,7 @@ class SitePolicies:
         """Replace the policies. Raises Invalid with everything that is wrong, NotFound."""
         workload = _known(workload)
         try:
-            policy = policies.parse_policy(text, experiments=workload == EXPERIMENT)
+            policy = policies.parse_policy(text, experiments=workload == EXPERIMENT, limits=self._limits)
         except ConfigError as error:
             raise Invalid(str(error)) from None
         with self._store.transaction() as session:
@@ -102,27 +103,27 @@ def of_workspace(session: Session, workspace_id: int, workload: str = EXPERIMENT
     """Return the policies for experiments (or standalone tasks: NTSC) in a workspace, the most important first."""
     c = ConfigPolicy
     query = select(c, Workspace.name).outerjoin(Workspace, Workspace.id == c.workspace_id)
-    mine = query.where(c.workload == workload, or_(c.workspace_id.is_(None), c.workspace_id == workspace_id))
+    governing = query.where(c.workload == workload, or_(c.workspace_id.is_(None), c.workspace_id == workspace_id))
     return [
         Policy("the site" if name is None else f"the workspace {name!r}", row.invariant, row.constraints)
-        for row, name in session.execute(mine.order_by(c.workspace_id.nulls_first()))
+        for row, name in session.execute(governing.order_by(c.workspace_id.nulls_first()))
     ]
 
 
-def govern(config: C, found: list[Policy]) -> C:
+def govern(config: C, governing: list[Policy]) -> C:
     """Apply the policies' invariants to a configuration. Raises Invalid, with the policy's origin."""
-    if not found:
+    if not governing:
         return config
     try:
-        return policies.governed(config, found)
+        return policies.governed(config, governing)
     except ConfigError as error:
         raise Invalid(f"{error}.") from None
 
 
 def refuse(session: Session, workspace_id: int, config: Mapping[str, Any], workload: str = EXPERIMENT) -> None:
     """Check a change of an existing entity against the policies. Raises Invalid."""
-    if found := policies.refusals(config, of_workspace(session, workspace_id, workload)):
-        raise Invalid(" ".join(f"{word}." for word in found))
+    if refusals := policies.refusals(config, of_workspace(session, workspace_id, workload)):
+        raise Invalid(" ".join(f"{word}." for word in refusals))
 
 
 # -- the banner ---------------------------------------------------------------------------------------------------

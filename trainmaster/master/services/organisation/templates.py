@@ -86,13 +86,13 @@ class Templates:
             if row is None:
                 return _add(session, caller, name, config, workspace_id)
             self._check_owner(caller, row)
-            row.config = _checked(unmasked(config, row.config))
+            row.config = _checked(session, unmasked(config, row.config))
             return row
 
     def set_config(self, caller: Caller, name: str, config: Mapping[str, Any]) -> Template:
         with self._store.transaction() as session:
             row = self._mine(session, caller, name)
-            row.config = _checked(unmasked(config, row.config))
+            row.config = _checked(session, unmasked(config, row.config))
             return row
 
     def rename(self, caller: Caller, name: str, new: str) -> Template:
@@ -156,7 +156,7 @@ def _add(session: Session, caller: Caller, name: str, config: Mapping[str, Any],
     caller.check(home.id, f"There is no workspace {home.id}.")
     if home.archived:
         raise Invalid(f"The workspace {home.name!r} is archived; unarchive it first.")
-    row = Template(name=_named(name), config=_checked(config), workspace_id=home.id, owner_id=caller.user_id)
+    row = Template(name=_named(name), config=_checked(session, config), workspace_id=home.id, owner_id=caller.user_id)
     session.add(row)
     session.flush()
     return row
@@ -169,11 +169,11 @@ def _named(name: str) -> str:
     return name
 
 
-def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(session: Session, config: Mapping[str, Any]) -> dict[str, Any]:
     if left := masks(config):
         raise Invalid(f"{left[0]} holds {MASK}, which templates are shown with instead of the real value: write that.")
     try:
-        check_size(config, "template")
+        check_size(bounds.limits_of(session), config, "template")
     except ConfigError as error:
         raise Invalid(str(error)) from None
     return dict(config)

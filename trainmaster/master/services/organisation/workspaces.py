@@ -106,9 +106,9 @@ class Workspaces:
             total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
             window = cut(offset, limit, total)
             chosen = statement.order_by(*order).offset(window.start).limit(window.size)
-            found = {view.row.id: view for view in _views(session, caller, chosen)}
+            by_id = {view.row.id: view for view in _views(session, caller, chosen)}
             ids = list(session.scalars(chosen))
-        return Page([found[key] for key in ids], window)
+        return Page([by_id[key] for key in ids], window)
 
     def get(self, caller: Caller, workspace_id: int) -> WorkspaceView:
         with self._store.transaction() as session:
@@ -163,10 +163,10 @@ class Workspaces:
         """Pins or unpins a workspace for the caller alone."""
         with self._store.transaction() as session:
             locked(session, workspace_id)
-            mine = (WorkspacePin.user_id == caller.user_id) & (WorkspacePin.workspace_id == workspace_id)
+            own_pin = (WorkspacePin.user_id == caller.user_id) & (WorkspacePin.workspace_id == workspace_id)
             if not pinned:
-                session.execute(delete(WorkspacePin).where(mine))
-            elif session.scalar(select(WorkspacePin).where(mine)) is None:
+                session.execute(delete(WorkspacePin).where(own_pin))
+            elif session.scalar(select(WorkspacePin).where(own_pin)) is None:
                 session.add(WorkspacePin(user_id=caller.user_id, workspace_id=workspace_id))
 
     def remove(self, caller: Caller, workspace_id: int) -> bool:
@@ -235,9 +235,9 @@ def refuse_registered(session: Session, experiments: Sequence[int]) -> None:
         .join(Checkpoint, Checkpoint.uuid == ModelVersion.checkpoint)
         .where(Checkpoint.experiment_id.in_(experiments))
     )
-    if found := session.execute(query.order_by(Model.name, ModelVersion.version).limit(1)).first():
+    if used := session.execute(query.order_by(Model.name, ModelVersion.version).limit(1)).first():
         raise Conflict(
-            f"Version {found.version} of the model {found.name!r} is a checkpoint of it: delete that version first."
+            f"Version {used.version} of the model {used.name!r} is a checkpoint of it: delete that version first."
         )
 
 
@@ -286,9 +286,9 @@ def _refuse_fixed(row: Workspace) -> None:
         raise Invalid(f"The workspace {row.name!r} is archived; unarchive it first.")
 
 
-def _free_name(session: Session, name: str, mine: int | None) -> str:
+def _free_name(session: Session, name: str, own_id: int | None) -> str:
     taken = session.scalar(select(Workspace.id).where(Workspace.name == name))
-    if taken not in (None, mine):
+    if taken not in (None, own_id):
         raise AlreadyExists(f"The workspace {name!r} already exists.")
     return name
 
@@ -310,10 +310,10 @@ def _checked_storage(storage: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _view(session: Session, caller: Caller, workspace_id: int) -> WorkspaceView:
-    found = _views(session, caller, select(Workspace.id).where(Workspace.id == workspace_id))
-    if not found:
+    views = _views(session, caller, select(Workspace.id).where(Workspace.id == workspace_id))
+    if not views:
         raise NotFound(f"There is no workspace {workspace_id}.")
-    return found[0]
+    return views[0]
 
 
 def _views(session: Session, caller: Caller, ids: Select[int]) -> list[WorkspaceView]:

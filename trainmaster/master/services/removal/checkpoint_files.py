@@ -23,7 +23,7 @@ from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, NotFound, Unavailable
 from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.user_files import NoPlace, UserFiles
+from trainmaster.master.services.files.user_files import NoFolder, UserFiles
 
 Form = Literal["tgz", "tar", "zip"]
 BLOCK = 1 << 18  # bytes
@@ -67,7 +67,7 @@ class CheckpointArchives:
             with self._store.transaction() as session:
                 place = user_files.of_checkpoint(session, self._settings, row)
             return CheckpointFolder(*self._files.open(place))
-        except NoPlace as error:
+        except NoFolder as error:
             raise Unavailable(f"{error} Fetch checkpoint {key} from its storage yourself.") from None
         except FileNotFoundError:
             raise NotFound(

@@ -18,7 +18,7 @@ from trainmaster.master.db.upkeep import CheckpointRemoval
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.files.declared_storage import believed
+from trainmaster.master.services.files.declared_storage import resolve_storage
 from trainmaster.master.services.files.user_files import EVERYTHING
 from trainmaster.master.services.removal.checkpoints import ask, needed
 from trainmaster.master.services.retries import Retries
@@ -117,9 +117,11 @@ def superfluous(checkpoints: Iterable[Checkpoint], policy: KeepPolicy, smaller_i
         return _first(ranked, count, lambda one: (sign * (one.metric or 0.0), -one.steps_completed))
 
     kept = {one.uuid for one in best(everyone, policy.experiment_best)}
-    for mine in by_trial.values():
-        kept |= {one.uuid for one in best(mine, policy.trial_best)}
-        latest = _first(mine, policy.trial_latest, lambda one: (-one.steps_completed, -one.report_time.timestamp()))
+    for checkpoints_of_trial in by_trial.values():
+        kept |= {one.uuid for one in best(checkpoints_of_trial, policy.trial_best)}
+        latest = _first(
+            checkpoints_of_trial, policy.trial_latest, lambda one: (-one.steps_completed, -one.report_time.timestamp())
+        )
         kept |= {one.uuid for one in latest}
     return [one for one in everyone if one.uuid not in kept]
 
@@ -128,12 +130,12 @@ def _doomed(session: Session, row: Experiment, policy: KeepPolicy) -> list[Check
     query = select(Checkpoint).where(
         Checkpoint.experiment_id == row.id, Checkpoint.state.in_(("COMPLETED", "PARTIALLY_DELETED"))
     )
-    found = superfluous(session.scalars(query.order_by(Checkpoint.uuid)), policy, row.smaller_is_better)
-    kept = needed(session, [one.uuid for one in found])
+    spare = superfluous(session.scalars(query.order_by(Checkpoint.uuid)), policy, row.smaller_is_better)
+    kept = needed(session, [one.uuid for one in spare])
     storage = row.config.checkpoint_storage
     if storage is None or storage.root is None:
         return []
-    return [one for one in found if one.uuid not in kept and one.storage and believed(row.config, one.storage)]
+    return [one for one in spare if one.uuid not in kept and one.storage and resolve_storage(row.config, one.storage)]
 
 
 def _first(some: Iterable[Checkpoint], count: int, key: Callable[[Checkpoint], Any]) -> list[Checkpoint]:

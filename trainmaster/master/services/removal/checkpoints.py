@@ -23,7 +23,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, UserFiles
+from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UserFiles
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import wake
@@ -43,7 +43,7 @@ class Checkpoints:
 
     def set_metadata(self, caller: Caller, key: str, metadata: Mapping[str, Any]) -> None:
         """Replace the metadata. Raises NotFound, Forbidden, Invalid."""
-        bounds.check_metadata(metadata)
+        bounds.check_metadata(self._settings.limits, metadata)
         with self._store.transaction() as session:
             (row,) = _mine(session, caller, [key])
             row.ckpt_metadata = dict(metadata)
@@ -66,7 +66,7 @@ class Checkpoints:
                     raise Conflict(f"Checkpoint {row.uuid} is {row.state} and has nothing to remove.")
                 try:
                     user_files.of_checkpoint(session, self._settings, row)
-                except NoPlace as error:
+                except NoFolder as error:
                     raise Invalid(str(error)) from None
             if globs and (kept := needed(session, [row.uuid for row in rows])):
                 raise Conflict(
@@ -97,7 +97,7 @@ class Checkpoints:
             with self._store.transaction() as session:
                 place = user_files.of_checkpoint(session, self._settings, row)
             left = dict(self._files.remove(place, asked.globs))
-        except NoPlace as error:
+        except NoFolder as error:
             self._give_up(number, f"The files of checkpoint {row.uuid} were not removed. {error}")
             return
         with self._store.transaction() as session:
@@ -139,8 +139,8 @@ def ask(session: Session, keys: Iterable[uuid.UUID], globs: Sequence[str]) -> No
 def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
     """Return the checkpoints that a live trial would continue from, or that are versions of models."""
     latest = select(Trial.latest_checkpoint).where(Trial.latest_checkpoint.in_(keys), Trial.end_time.is_(None))
-    found = {key for key in session.scalars(latest) if key is not None}
-    return found | set(session.scalars(select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))))
+    uuids = {key for key in session.scalars(latest) if key is not None}
+    return uuids | set(session.scalars(select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))))
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
 
 def _mine(session: Session, caller: Caller, keys: Sequence[str]) -> list[Checkpoint]:
     """Under their row locks. Raises NotFound, Forbidden, Invalid."""
-    found = []
+    rows = []
     for key in sorted(set(keys)):
         try:
             row = session.get(Checkpoint, uuid.UUID(key), with_for_update=True)
@@ -162,16 +162,16 @@ def _mine(session: Session, caller: Caller, keys: Sequence[str]) -> list[Checkpo
             caller.check(home, f"There is no checkpoint {key}.")
         if not (caller.may_change(experiment.owner_id) if experiment else caller.admin):
             raise Forbidden(f"Checkpoint {key} belongs to somebody else.")
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _recount(session: Session, row: Checkpoint, trial: Trial | None) -> None:
     there = Checkpoint.state.in_(("COMPLETED", "PARTIALLY_DELETED"))
     counted = (func.count(), func.coalesce(func.sum(Checkpoint.size), 0))
     if trial is not None:
-        mine = (Checkpoint.trial_id == trial.id, there)
-        trial.checkpoint_count, trial.checkpoint_size = session.execute(select(*counted).where(*mine)).one()
+        of_trial = (Checkpoint.trial_id == trial.id, there)
+        trial.checkpoint_count, trial.checkpoint_size = session.execute(select(*counted).where(*of_trial)).one()
         if trial.latest_checkpoint == row.uuid and row.state == "DELETED":
             newest = select(Checkpoint.uuid).where(Checkpoint.trial_id == trial.id, Checkpoint.state == "COMPLETED")
             trial.latest_checkpoint = session.scalar(newest.order_by(Checkpoint.report_time.desc()).limit(1))

@@ -24,7 +24,7 @@ from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, NotBelieved, UserFiles
+from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UndeclaredStorage, UserFiles
 from trainmaster.master.services.logs import log_blocks
 from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.orchestration.workspace_tasks import forget as forget_tasks
@@ -204,7 +204,7 @@ class Removal:
                     return None  # its program keeps such files
                 place = user_files.events_of(session, self._settings, row)
             self._files.remove(place, [EVERYTHING])
-        except NoPlace as error:
+        except NoFolder as error:
             log.warning("experiment %s goes without its TensorBoard files: %s", experiment_id, error)
         except OSError as error:
             return f"TensorBoard's files could not be removed from {place.folder}: {error.strerror}."
@@ -218,9 +218,9 @@ class Removal:
             with self._store.transaction() as session:
                 place = user_files.of_checkpoint(session, self._settings, row)
             self._files.remove(place, [EVERYTHING])
-        except NotBelieved as error:
+        except UndeclaredStorage as error:
             log.warning("experiment %s goes without these files: %s", row.experiment_id, error)
-        except NoPlace as error:
+        except NoFolder as error:
             return str(error)
         except OSError as error:
             return f"Checkpoint {row.uuid} could not be removed from {place.folder}: {error.strerror}."

@@ -122,10 +122,10 @@ class Agents:
         raise NotFound(refusal)
 
     def _agent_clusters(self) -> list[AgentCluster]:
-        found = self.agent_clusters()
-        if not found:
+        clusters = self.agent_clusters()
+        if not clusters:
             raise NotFound("This master has no cluster with agents: resource_manager.type must be agent for that.")
-        return found
+        return clusters
 
     def show(self) -> list[AgentShown]:
         """All agents by name."""
@@ -151,15 +151,15 @@ class Agents:
     def containers(self) -> dict[str, dict[str, str]]:
         """Return the containers of jobs on agents: by the job's token, the id of its container on each agent, as
         `SlotView` and lists of slots name it. A container that does not run yet goes by the job's id."""
-        found: dict[str, dict[str, str]] = {}
+        by_agent: dict[str, dict[str, str]] = {}
         for agent_cluster in self.agent_clusters():
             for view in agent_cluster.hub.agents():
                 for slot in view.slots:
                     if slot.token:
-                        found.setdefault(slot.token, {})[view.id] = slot.job_id
+                        by_agent.setdefault(slot.token, {})[view.id] = slot.job_id
                 for one in view.containers:
-                    found.setdefault(one.token, {})[view.id] = one.container_id or one.job_id
-        return found
+                    by_agent.setdefault(one.token, {})[view.id] = one.container_id or one.job_id
+        return by_agent
 
     def show_one(self, agent_id: str) -> AgentShown | NodeShown:
         """Return an agent, or a node of a scheduler. Raises NotFound."""
@@ -173,7 +173,7 @@ class Agents:
     def queue_ranks(self) -> dict[str, QueueRank]:
         """Positions of experiments and tasks in the pools that the master schedules itself, running ones first. Empty
         while another master leads, which alone has them."""
-        found: dict[str, QueueRank] = {}
+        ranks: dict[str, QueueRank] = {}
         for agent_cluster in self.agent_clusters():
             for policy in agent_cluster.hub.policies():
                 try:
@@ -182,8 +182,8 @@ class Agents:
                     continue
                 for entry in entries:
                     if entry.group:
-                        found.setdefault(entry.group, QueueRank(len(found), entry.priority, entry.weight))
-        return found
+                        ranks.setdefault(entry.group, QueueRank(len(ranks), entry.priority, entry.weight))
+        return ranks
 
     def enable(self, caller: Caller, agent_id: str, slot: int | None = None) -> None:
         """Raise Forbidden, NotFound, Unavailable."""

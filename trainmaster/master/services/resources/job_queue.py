@@ -91,12 +91,12 @@ class JobQueue:
         """Live entries in order of submission, or of service according to `ranks` (by experiment or task), followed by
         other people's jobs. `scheduled`: only those that hold resources, or only those that wait."""
         with self._store.transaction() as session:
-            found = [*_experiments(session, pool), *_tasks(session, pool)]
-        found.sort(key=lambda job: job.submitted_at)
-        found.sort(key=lambda job: _place(job, ranks))
+            queue = [*_experiments(session, pool), *_tasks(session, pool)]
+        queue.sort(key=lambda job: job.submitted_at)
+        queue.sort(key=lambda job: _place(job, ranks))
         ahead: dict[str, int] = {}
         jobs = []
-        for job in found:
+        for job in queue:
             position = ahead.get(job.pool, 0)
             if not job.scheduled:
                 ahead[job.pool] = position + 1
@@ -114,11 +114,11 @@ class JobQueue:
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """Per pool: experiments and tasks that wait, and that hold resources."""
-        found: dict[str, tuple[int, int]] = {}
+        counts: dict[str, tuple[int, int]] = {}
         for job in self.page(None, 0, 0).items:
-            queued, scheduled = found.get(job.pool, (0, 0))
-            found[job.pool] = (queued, scheduled + 1) if job.scheduled else (queued + 1, scheduled)
-        return found
+            queued, scheduled = counts.get(job.pool, (0, 0))
+            counts[job.pool] = (queued, scheduled + 1) if job.scheduled else (queued + 1, scheduled)
+        return counts
 
 
 def _experiments(session: Session, pool: str | None) -> list[QueuedJob]:
@@ -134,12 +134,12 @@ def _experiments(session: Session, pool: str | None) -> list[QueuedJob]:
     )
     if pool:
         query = query.where(Experiment.resource_pool == pool)
-    found = []
+    jobs = []
     for row in session.execute(query):
         e: Experiment = row.Experiment
         job = (str(e.job_id), EXPERIMENT, str(e.id), e.name, row.username, e.owner_id, row.workspace_id)
-        found.append(_queued(job, e.start_time, e.resource_pool, e.progress, e.config, row, held=row.held > 0))
-    return found
+        jobs.append(_queued(job, e.start_time, e.resource_pool, e.progress, e.config, row, held=row.held > 0))
+    return jobs
 
 
 def _tasks(session: Session, pool: str | None) -> list[QueuedJob]:
@@ -154,12 +154,12 @@ def _tasks(session: Session, pool: str | None) -> list[QueuedJob]:
     )
     if pool:
         query = query.where(Standalone.pool == pool)
-    found = []
+    jobs = []
     for row in session.execute(query):
         t: Standalone = row.Standalone
         job = (str(row.job_id), t.kind, t.task_id, t.description, row.username, t.owner_id, t.workspace_id)
-        found.append(_queued(job, t.start_time, t.pool, 0.0, t.config, row, held=row.started > 0))
-    return found
+        jobs.append(_queued(job, t.start_time, t.pool, 0.0, t.config, row, held=row.started > 0))
+    return jobs
 
 
 def _queued(

@@ -119,20 +119,20 @@ def remarks(place: JobPlace, config: JobConfig) -> list[str]:
     """Return what a job requests and its place ignores, a sentence each, for its owner. `config`: all is merged into
     it."""
     asked = [feature for feature in JobFeature if feature not in place.features and _asks(config, feature)]
-    found = []
+    sentences = []
     if names := [feature.value for feature in asked if feature is not JobFeature.SHM_SIZE]:
-        found.append(f"{' and '.join(names)}: {place.kind} does not support this.")
+        sentences.append(f"{' and '.join(names)}: {place.kind} does not support this.")
     if JobFeature.SHM_SIZE in asked:
         who = "a job without a container" if not place.contained else f"with {place.runtime} a job"
-        found.append(f"{JobFeature.SHM_SIZE}: {who} uses the node's own /dev/shm, as large as it is.")
+        sentences.append(f"{JobFeature.SHM_SIZE}: {who} uses the node's own /dev/shm, as large as it is.")
     if not place.contained and (moved := _moved(config)):
-        found.append(f"bind_mounts ({', '.join(moved)}) has no effect: {IN_CONTAINERS['bind_mounts']}.")
+        sentences.append(f"bind_mounts ({', '.join(moved)}) has no effect: {IN_CONTAINERS['bind_mounts']}.")
     if ports := _shared_ports(config):
-        found.append(
+        sentences.append(
             f"environment.proxy_ports ({ports}): trials that run on one node at the same time want the same ports, and "
             "only one of them gets each; set searcher.max_concurrent_trials to 1, or give each trial a whole node."
         )
-    return found
+    return sentences
 
 
 def _shared_ports(config: JobConfig) -> str:
@@ -149,10 +149,10 @@ def _shared_ports(config: JobConfig) -> str:
 def unused(place: JobPlace, given: Mapping[str, Any], task: str = "") -> list[str]:
     """Return the keys that somebody has written and that have no effect in this place, beside those of `remarks`; a
     sentence each. `given`: only what was written. `task`: the kind of a standalone task."""
-    found = [f"{path} has no effect in a task." for path in sorted(IGNORED["task"]) if task and _is_set(given, path)]
-    found += [f"{path} has no effect: {why}." for path, why in NOWHERE.items() if _is_set(given, path)]
+    notes = [f"{path} has no effect in a task." for path in sorted(IGNORED["task"]) if task and _is_set(given, path)]
+    notes += [f"{path} has no effect: {why}." for path, why in NOWHERE.items() if _is_set(given, path)]
     if not place.contained:
-        found += [
+        notes += [
             f"{path} has no effect: {why}."
             for path, why in IN_CONTAINERS.items()
             if path != "bind_mounts" and _is_set(given, path)
@@ -160,16 +160,16 @@ def unused(place: JobPlace, given: Mapping[str, Any], task: str = "") -> list[st
     for name in sorted({*OF_DETERMINED, *sections_of_plugins()}):
         if name != place.section:
             if _is_set(given, name):
-                found.append(f"{name} has no effect: the job runs by {place.kind}, which does not read this section.")
+                notes.append(f"{name} has no effect: the job runs by {place.kind}, which does not read this section.")
         elif place.section_keys is not None:
             unread = [key for key in given.get(name) or () if key not in place.section_keys]
-            found += [
+            notes += [
                 f"{name}.{key} has no effect by {place.kind}." for key in unread if _is_set(given, f"{name}.{key}")
             ]
     for path, kinds in OF_TASKS.items() if task else ():
         if task not in kinds and _is_set(given, path):
-            found.append(f"{path} has no effect: it is for {' and '.join(kind.lower() + 's' for kind in kinds)}.")
-    return found
+            notes.append(f"{path} has no effect: it is for {' and '.join(kind.lower() + 's' for kind in kinds)}.")
+    return notes
 
 
 # In copies of whole configurations.

@@ -95,16 +95,16 @@ class Observations:
     ) -> ObservedChanges:
         """Compare the scheduler's list with the database. Stores nothing yet: `take` does. `waiting`:
         the beginning of sentences about jobs in the queue."""
-        seen: dict[str, list[Observation]] = {}
+        by_name: dict[str, list[Observation]] = {}
         for observation in snapshot.jobs:
-            seen.setdefault(observation.token, []).append(observation)
+            by_name.setdefault(observation.token, []).append(observation)
         alive_at: dict[str, float] = {}
         backlog = PendingUpdates(
             *(from_epoch(snapshot.taken_at), quiet_period, waiting, []),
             controller_started_at=snapshot.controller_started_at,
             alive_at=alive_at,
         )
-        found = ObservedChanges([], [], backlog)
+        changes = ObservedChanges([], [], backlog)
         updates: list[tuple[bool, str, Observation | None]] = []
         doubles: dict[str, list[Observation]] = {}
         with self._store.autocommit() as session:
@@ -116,41 +116,41 @@ class Observations:
             still = {
                 token: settled[token]
                 for token, version in live.items()
-                if len(listed := seen.get(token, [])) == 1 and settled.get(token) == (version, listed[0])
+                if len(listed := by_name.get(token, [])) == 1 and settled.get(token) == (version, listed[0])
             }  # most of thousands of jobs: they need no further check
             memory.settled = still
             changed = literal([token for token in live if token not in still], ARRAY(Text))
             query = select(*_LIVE).where(*alive, Allocation.token == any_(changed))
             for known in map(_Live._make, session.execute(query) if len(still) < len(live) else ()):
-                listed = seen.get(known.token, [])
+                listed = by_name.get(known.token, [])
                 observations = [o for o in listed if not _is_forged(memory, o, known.run_as)]
-                mine = _choose(known, observations) if observations else None
-                if others := [o for o in observations if o is not mine and not o.state.terminal]:
+                own = _choose(known, observations) if observations else None
+                if others := [o for o in observations if o is not own and not o.state.terminal]:
                     doubles[known.id] = others
-                if not _is_asked_for(known, mine):
+                if not _is_asked_for(known, own):
                     continue
-                if _is_news(known, mine, snapshot.taken_at):
-                    only_why = mine is not None and known.observed_state == mine.state.value
-                    if mine is not None and known.token in settled:
+                if _is_news(known, own, snapshot.taken_at):
+                    only_why = own is not None and known.observed_state == own.state.value
+                    if own is not None and known.token in settled:
                         alive_at[known.id] = memory.looked_at
-                    updates.append((only_why, known.id, mine))
-                elif mine is not None and len(listed) == 1:
-                    still[known.token] = known.version, mine
-            strangers = [token for token in seen if token not in live]
+                    updates.append((only_why, known.id, own))
+                elif own is not None and len(listed) == 1:
+                    still[known.token] = known.version, own
+            strangers = [token for token in by_name if token not in live]
             ended = _ended(session, strangers)
-            accounts = _linked(session) if any(o.user for token in strangers for o in seen[token]) else frozenset()
+            accounts = _linked(session) if any(o.user for token in strangers for o in by_name[token]) else frozenset()
             for token in strangers:
                 since = epoch(ended[token].at) + LEAVE_TIME if token in ended else None
-                for o in seen[token]:
+                for o in by_name[token]:
                     # A job without a row can be one of ours only if its account is one that we run jobs as.
                     run_as = ended[token].run_as if token in ended else o.user if o.user in accounts else None
                     if not _is_forged(memory, o, run_as) and _is_orphan(o, since, snapshot.taken_at):
-                        found.orphans.append(_ref(o))
+                        changes.orphans.append(_ref(o))
         for allocation_id, others in doubles.items():
-            found.doubles.extend(self._condemned(allocation_id, others))
+            changes.doubles.extend(self._condemned(allocation_id, others))
         memory.looked_at = snapshot.taken_at
-        found.backlog.updates = [(name, mine) for _, name, mine in sorted(updates, key=itemgetter(0, 1))]
-        return found
+        changes.backlog.updates = [(name, own) for _, name, own in sorted(updates, key=itemgetter(0, 1))]
+        return changes
 
     def take(self, backlog: PendingUpdates) -> list[str]:
         """Store the first of the updates. Return the allocations whose submit has certainly not happened."""
@@ -163,9 +163,9 @@ class Observations:
         with self._store.transaction() as session:
             query = select(Allocation).where(Allocation.id.in_(updates), Allocation.ended_at.is_(None))
             for allocation in session.scalars(query.order_by(Allocation.id).with_for_update()):
-                if (mine := updates[allocation.id]) is not None:
-                    _take_observation(notes, allocation, mine, pending)
-                    _ask_to_leave(session, notes, allocation, mine)
+                if (observation := updates[allocation.id]) is not None:
+                    _take_observation(notes, allocation, observation, pending)
+                    _ask_to_leave(session, notes, allocation, observation)
                 elif _take_absence(allocation, pending.taken, pending.quiet_period):
                     resubmit.append(allocation.id)
             session.flush()
@@ -196,12 +196,12 @@ class _Live(NamedTuple):
     lease_job: str | None
     absent_since: dt.datetime | None
     observed_state: str
-    said: str | None  # JSON, which is the same for most of them
+    observed_text: str | None  # JSON, which is the same for most of them
     version: str
 
     @property
     def observed(self) -> ObservedJob:
-        return _read(self.said or "{}")
+        return _read(self.observed_text or "{}")
 
 
 @lru_cache(1000)
@@ -224,18 +224,18 @@ _LIVE = (
 )
 
 
-def _is_forged(memory: Memory, seen: Observation, run_as: str | None) -> bool:
+def _is_forged(memory: Memory, observation: Observation, run_as: str | None) -> bool:
     """Whether a job under one of our tokens is not of the account that its attempt runs as: another user made it, so it
     is ignored, and not ours to end. (An unnamed owner is the master's own account.)"""
-    if seen.user is None or seen.user == run_as:
+    if observation.user is None or observation.user == run_as:
         return False
-    if (seen.token, seen.job_id) not in memory.forgeries and len(memory.forgeries) < MOST_FORGERIES:
-        memory.forgeries.add((seen.token, seen.job_id))
+    if (observation.token, observation.job_id) not in memory.forgeries and len(memory.forgeries) < MOST_FORGERIES:
+        memory.forgeries.add((observation.token, observation.job_id))
         log.warning(
             "job %s bears the token %s, and is of %s instead of %s: it is ignored",
-            seen.job_id,
-            seen.token,
-            seen.user,
+            observation.job_id,
+            observation.token,
+            observation.user,
             run_as or "the master's account",
         )
     return True
@@ -250,26 +250,26 @@ def _choose(known: _Live, observations: Sequence[Observation]) -> Observation:
     return min(observations, key=lambda o: (o.submitted_at or 0.0, len(o.job_id), o.job_id))
 
 
-def _is_asked_for(known: _Live, seen: Observation | None) -> bool:
+def _is_asked_for(known: _Live, observation: Observation | None) -> bool:
     """Whether an observation applies to the row: one that waits for its submit has a job only if an earlier submit,
     which was considered failed, did happen after all. That job is taken then, and no other is made. (A refused one is
     listed as ended.)"""
-    return known.submission != SubmissionState.NEW or (seen is not None and not seen.state.terminal)
+    return known.submission != SubmissionState.NEW or (observation is not None and not observation.state.terminal)
 
 
-def _is_news(known: _Live, seen: Observation | None, taken_at: float) -> bool:
+def _is_news(known: _Live, observation: Observation | None, taken_at: float) -> bool:
     """Whether an observation differs from the row."""
-    if seen is None:
+    if observation is None:
         return known.absent_since is None or known.submission == SubmissionState.UNKNOWN
     if known.absent_since is not None or known.submission != SubmissionState.SUBMITTED:
         return True
-    if seen.state is JobState.UNKNOWN or (seen.state.terminal and _state(known).terminal):
+    if observation.state is JobState.UNKNOWN or (observation.state.terminal and _state(known).terminal):
         return False
     before = known.observed
     return (
-        known.observed_state != seen.state.value
-        or before.updated(**_record_of(seen)) != before
-        or _is_other_estimate(before.expected_start, seen.expected_start, taken_at)
+        known.observed_state != observation.state.value
+        or before.updated(**_record_of(observation)) != before
+        or _is_other_estimate(before.expected_start, observation.expected_start, taken_at)
     )
 
 
@@ -285,94 +285,94 @@ def _state(row: _Live | Allocation) -> JobState:
     return JobState(row.observed_state) if row.observed_state else JobState.UNKNOWN
 
 
-def _record_of(seen: Observation) -> dict[str, Any]:
+def _record_of(observation: Observation) -> dict[str, Any]:
     return {
-        "raw": seen.raw_state,
-        "reason": seen.reason,
-        "text": seen.explanation,
-        "nodes": tuple(seen.nodes),
-        "ends_at": seen.ends_at,
-        "never": seen.never,
-        "taken_back_at": seen.taken_back_at,
-        "restarts": seen.restarts,
+        "raw": observation.raw_state,
+        "reason": observation.reason,
+        "text": observation.explanation,
+        "nodes": tuple(observation.nodes),
+        "ends_at": observation.ends_at,
+        "never": observation.never,
+        "taken_back_at": observation.taken_back_at,
+        "restarts": observation.restarts,
     }
 
 
-def _estimates(seen: Observation, before: ObservedJob) -> dict[str, Any]:
+def _estimates(observation: Observation, before: ObservedJob) -> dict[str, Any]:
     """When a waiting job is expected to start, and the first such estimate: what became of it says how good the
     scheduler's estimates are."""
-    first = seen.expected_start if before.estimated is None else before.estimated
-    return {"expected_start": seen.expected_start, "estimated": first}
+    first = observation.expected_start if before.estimated is None else before.estimated
+    return {"expected_start": observation.expected_start, "estimated": first}
 
 
-def _about_the_end(seen: Observation, before: ObservedJob, alive_at: float | None) -> dict[str, Any]:
+def _about_the_end(observation: Observation, before: ObservedJob, alive_at: float | None) -> dict[str, Any]:
     """Return what `cancellation.doubt` weighs. Only of ended jobs: the records of thousands of waiting ones are alike,
     and parsed once. A job that is being ended is no longer alive."""
     last = before.alive_at or alive_at
-    if seen.state is JobState.FAILED:
-        return {"signal": signal_of(seen.exit_code, seen.exit_signal)}
-    if seen.state is not JobState.CANCELLED:
-        return {"alive_at": last} if seen.state is JobState.FINISHING else {}
-    times = {"started_at": seen.started_at, "submitted_at": seen.submitted_at}
-    return {"alive_at": last, "canceller": seen.canceller.value, **times}
+    if observation.state is JobState.FAILED:
+        return {"signal": signal_of(observation.exit_code, observation.exit_signal)}
+    if observation.state is not JobState.CANCELLED:
+        return {"alive_at": last} if observation.state is JobState.FINISHING else {}
+    times = {"started_at": observation.started_at, "submitted_at": observation.submitted_at}
+    return {"alive_at": last, "canceller": observation.canceller.value, **times}
 
 
 def _take_observation(
-    notes: log_store.Notes, allocation: Allocation, seen: Observation, pending: PendingUpdates
+    notes: log_store.Notes, allocation: Allocation, observation: Observation, pending: PendingUpdates
 ) -> None:
     before, observed_at = _state(allocation), allocation.observed_at
     allocation.observed_at, allocation.absent_since = pending.taken, None
     if allocation.submission != SubmissionState.SUBMITTED:
-        mark_submitted(notes, allocation, seen.job_id, seen.cluster)
-    if before.terminal and seen.state.terminal:
+        mark_submitted(notes, allocation, observation.job_id, observation.cluster)
+    if before.terminal and observation.state.terminal:
         return  # its end is known, perhaps from a better source: accounting, or the job's files
-    requeued = _is_requeued(allocation, seen) and not before.terminal
-    held = requeued and seen.state is JobState.HELD
+    requeued = _is_requeued(allocation, observation) and not before.terminal
+    held = requeued and observation.state is JobState.HELD
     if requeued and not held:
-        seen = replace(seen, state=JobState.PREEMPTED, explanation=REQUEUED)
-    if seen.state is JobState.UNKNOWN or (seen.state.rank < before.rank and not held):
+        observation = replace(observation, state=JobState.PREEMPTED, explanation=REQUEUED)
+    if observation.state is JobState.UNKNOWN or (observation.state.rank < before.rank and not held):
         return  # an unknown state, or an observation that is older than the row
     known = allocation.observed or ObservedJob()
     alive_at = pending.alive_at.get(allocation.id) or (epoch(observed_at) if observed_at else None)
     allocation.observed = ObservedJob(
-        **_record_of(seen),
-        **_estimates(seen, known),
-        **_about_the_end(seen, known, alive_at),
+        **_record_of(observation),
+        **_estimates(observation, known),
+        **_about_the_end(observation, known, alive_at),
         doubles=known.doubles,
-        never_since=(known.never_since or epoch(now())) if seen.never else None,
-        ended_seen_at=(known.ended_seen_at or epoch(now())) if seen.state.terminal else None,
-        controller_started_at=pending.controller_started_at if seen.state is JobState.CANCELLED else None,
+        never_since=(known.never_since or epoch(now())) if observation.never else None,
+        ended_seen_at=(known.ended_seen_at or epoch(now())) if observation.state.terminal else None,
+        controller_started_at=pending.controller_started_at if observation.state is JobState.CANCELLED else None,
         unknown=known.unknown,
     )
-    allocation.observed_state = seen.state.value
-    if state := _PROGRESS.get(seen.state):
+    allocation.observed_state = observation.state.value
+    if state := _PROGRESS.get(observation.state):
         allocation.state = later(AllocationState(allocation.state), state).value
-    if seen.exit_code is not None and seen.state.terminal:
-        allocation.exit_code = seen.exit_code
-    if seen.state in (JobState.QUEUED, JobState.HELD) and seen.explanation:
-        why = f"{seen.explanation} {HELD_BACK}" if held else seen.explanation
+    if observation.exit_code is not None and observation.state.terminal:
+        allocation.exit_code = observation.exit_code
+    if observation.state in (JobState.QUEUED, JobState.HELD) and observation.explanation:
+        why = f"{observation.explanation} {HELD_BACK}" if held else observation.explanation
         explain(notes, allocation, why, begins=pending.waiting)
 
 
-def _is_requeued(allocation: Allocation, seen: Observation) -> bool:
+def _is_requeued(allocation: Allocation, observation: Observation) -> bool:
     """Return the scheduler itself ended the job's first run and put it back into its queue. That run is over: another
     attempt takes its place as soon as the job is not held, and a further run of this job is refused. (One that is back
     before the next observation is noticed when it asks for the lease.)"""
-    waits = seen.state in (JobState.QUEUED, JobState.HELD)
+    waits = observation.state in (JobState.QUEUED, JobState.HELD)
     # A run that has reported its exit is still ending: the next observation shows the job's state after that.
-    leaves = seen.state is JobState.FINISHING
+    leaves = observation.state is JobState.FINISHING
     over = waits or (bool(allocation.exits) and not leaves) or allocation.observed_state == JobState.HELD
-    return seen.restarts > 0 and allocation.lease_job == seen.job_id and over
+    return observation.restarts > 0 and allocation.lease_job == observation.job_id and over
 
 
-def _ask_to_leave(session: Session, notes: log_store.Notes, allocation: Allocation, seen: Observation) -> None:
+def _ask_to_leave(session: Session, notes: log_store.Notes, allocation: Allocation, observation: Observation) -> None:
     """Pass on the scheduler's preemption notice: few schedulers notify the job itself (Slurm signals steps, not batch
     scripts)."""
-    if seen.taken_back_at is None:
+    if observation.taken_back_at is None:
         return
-    asks = "" if seen.state.terminal else ": it is asked to save its work and leave"
+    asks = "" if observation.state.terminal else ": it is asked to save its work and leave"
     explain(notes, allocation, f"The scheduler takes the job's resources for a job of higher priority{asks}.")
-    if not seen.state.terminal and allocation.preempt_at is None:
+    if not observation.state.terminal and allocation.preempt_at is None:
         allocation.preempt_at, allocation.preempt_reason = now(), "scheduler"
         wake(session, f"allocation:{allocation.id}")
 
@@ -393,12 +393,12 @@ def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: floa
     return allocation.kill_at is None
 
 
-def _is_orphan(seen: Observation, wanted_until: float | None, taken: float) -> bool:
+def _is_orphan(observation: Observation, wanted_until: float | None, taken: float) -> bool:
     """Whether a job of ours serves no live attempt. One whose attempt has just ended is still ending, and one
     without a row may belong to a transaction that is about to commit."""
-    if seen.state.terminal or seen.state is JobState.FINISHING:
+    if observation.state.terminal or observation.state is JobState.FINISHING:
         return False
-    return taken > (wanted_until if wanted_until is not None else (seen.submitted_at or taken) + ORPHAN_GRACE)
+    return taken > (wanted_until if wanted_until is not None else (observation.submitted_at or taken) + ORPHAN_GRACE)
 
 
 def _linked(session: Session) -> frozenset[str]:

@@ -68,11 +68,11 @@ class PoolHealth:
             resumes = select(PoolResume.pool, PoolResume.resumed_at).where(PoolResume.pool.in_(names))
             for pool, at in session.execute(resumes):
                 closed[pool] = max(at, closed.get(pool, at))
-        found = {
+        pauses = {
             pool: pool_pause(those, epoch(closed[pool]) if pool in closed else 0.0, epoch(time))
             for pool, those in failures.items()
         }
-        return {pool: one for pool, one in found.items() if one is not None}
+        return {pool: one for pool, one in pauses.items() if one is not None}
 
     def resume(self, pool: str) -> None:
         """Resume a pool for an administrator: earlier failures no longer count."""
@@ -86,18 +86,18 @@ class PoolHealth:
         """Return the allocations of paused pools that may be submitted nevertheless: at most one for each pool, none
         while one is under way. One of an experiment without failures goes at once, any other when the pause is over;
         none of those in `full`. The others' logs show why they wait."""
-        found: list[str] = []
+        probes: list[str] = []
         for pool, one in resting.items():
-            mine = (Allocation.dispatcher == cluster, Allocation.pool == pool, Allocation.ended_at.is_(None))
+            of_pool = (Allocation.dispatcher == cluster, Allocation.pool == pool, Allocation.ended_at.is_(None))
             with self._store.transaction() as session:
                 under_way = select(func.count()).where(
-                    *mine, Allocation.submission != SubmissionState.NEW.value, Allocation.lease_job.is_(None)
+                    *of_pool, Allocation.submission != SubmissionState.NEW.value, Allocation.lease_job.is_(None)
                 )
                 waiting = (
                     select(Allocation, Trial.experiment_id)
                     .outerjoin(Trial, Trial.id == Allocation.trial_id)
                     .where(
-                        *mine,
+                        *of_pool,
                         Allocation.submission == SubmissionState.NEW.value,
                         Allocation.kill_at.is_(None),
                         Allocation.not_before <= now(),
@@ -113,12 +113,12 @@ class PoolHealth:
                 if free and not session.scalar(under_way):
                     allocation, experiment_id = free[0]
                     if experiment_id not in one.groups or epoch(now()) >= one.until:
-                        found.append(allocation.id)
+                        probes.append(allocation.id)
                 notes = log_store.Notes()
-                _explain_pause(notes, (row for row, _ in rows if row.id not in found), one)
+                _explain_pause(notes, (row for row, _ in rows if row.id not in probes), one)
                 session.flush()
                 notes.write(session)
-        return found
+        return probes
 
     def avoided_nodes(self, cluster: str, pool: Pool, slots: int, allocation_id: str) -> list[str]:
         """Nodes that this attempt is kept away from. First those that a log policy forbids its trial; then those that

@@ -147,10 +147,16 @@ class QueueControl:
         experiments = select(Experiment, Project.workspace_id).join(Project, Project.id == Experiment.project_id)
         tasks = select(Standalone).join(Task, Task.task_id == Standalone.task_id)
         with self._store.transaction() as session:
-            found = session.execute(experiments.where(Experiment.job_id == key, Experiment.end_time.is_(None))).first()
-            task = session.scalar(tasks.where(Task.job_id == key, Standalone.end_time.is_(None))) if not found else None
-        if found is not None:
-            row, workspace_id = found
+            experiment = session.execute(
+                experiments.where(Experiment.job_id == key, Experiment.end_time.is_(None))
+            ).first()
+            task = (
+                session.scalar(tasks.where(Task.job_id == key, Standalone.end_time.is_(None)))
+                if not experiment
+                else None
+            )
+        if experiment is not None:
+            row, workspace_id = experiment
             slots = row.config.slots
             return _Entry(str(row.id), row.id, row.owner_id, workspace_id, row.resource_pool, slots, row.config)
         if task is not None:

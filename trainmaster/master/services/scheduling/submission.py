@@ -63,8 +63,8 @@ class Submissions:
         )
         accounts: dict[tuple[str, int, int | None], str | None] = {}
         with self._store.transaction() as session:
-            found = session.execute(query.with_for_update(of=Allocation, skip_locked=True))
-            for allocation, workspace_id in found:
+            unbound = session.execute(query.with_for_update(of=Allocation, skip_locked=True))
+            for allocation, workspace_id in unbound:
                 if cluster := by_pool.get(allocation.pool):
                     key = (cluster.name, allocation.owner_id, workspace_id)
                     if key not in accounts:

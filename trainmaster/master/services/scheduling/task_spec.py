@@ -24,10 +24,10 @@ _STAGED = (HOST_KEY, "authorized_keys")  # keys of a task's secrets that its job
 
 def job_of(session: Session, allocation: Allocation) -> tuple[StoredTask, dict[str, str]]:
     """Return the configuration of an attempt's task, and the files in its job's folder `secrets`."""
-    found = session.execute(
+    row = session.execute(
         select(Standalone.config, Standalone.secrets).where(Standalone.task_id == allocation.task_id)
     ).one()
-    return found.config, {name: text for name, text in (found.secrets or {}).items() if name in _STAGED}
+    return row.config, {name: text for name, text in (row.secrets or {}).items() if name in _STAGED}
 
 
 def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
@@ -35,10 +35,10 @@ def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
     NotFound."""
     query = select(Standalone, User.username).join(User, User.id == Standalone.owner_id)
     query = query.where(Standalone.task_id == allocation.task_id)
-    found = session.execute(query).first()
-    if found is None:
+    row = session.execute(query).first()
+    if row is None:
         raise NotFound(f"The task of the attempt {allocation.id} has been deleted.")
-    task, owner = found
+    task, owner = row
     size = archives.size(session, allocation.task_id)
     return {
         "task_type": task.kind,
@@ -78,4 +78,4 @@ def _in_folder(folder: str, program: Sequence[str]) -> list[str]:
 
 def _work_dir(config: StoredTask, allocation: Allocation, owner: str) -> str:
     known = {"DET_USER": owner, "AGENT_USER": allocation.run_as or owner}
-    return re.sub(r"\$\{?(DET_USER|AGENT_USER)\b\}?", lambda found: known[found[1]], config.work_dir or "")
+    return re.sub(r"\$\{?(DET_USER|AGENT_USER)\b\}?", lambda match: known[match[1]], config.work_dir or "")

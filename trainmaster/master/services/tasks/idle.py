@@ -65,10 +65,10 @@ class IdleTasks:
             )
         )
         with self._store.autocommit() as session:
-            found = {task_id: seconds or 0 for task_id, seconds in session.execute(query)}
+            idle_seconds = {task_id: seconds or 0 for task_id, seconds in session.execute(query)}
 
         def end(task_id: str) -> None:
             with self._store.transaction() as session, locked_task(session, self._settings, task_id) as orchestrator:
-                orchestrator.event(Kill(f"nobody has used it for {found[task_id]:.0f} s"))
+                orchestrator.event(Kill(f"nobody has used it for {idle_seconds[task_id]:.0f} s"))
 
-        retries.each("the end of an unused task,", found, end)
+        retries.each("the end of an unused task,", idle_seconds, end)

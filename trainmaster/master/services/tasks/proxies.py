@@ -100,14 +100,14 @@ class JobServices:
         if address in peers:
             return ""
         if addresses.is_here(where):
-            known = [found for found in map(addresses.canonical, peers) if found is not None]
+            known = [known_peer for known_peer in map(addresses.canonical, peers) if known_peer is not None]
             if not where.is_loopback and any(addresses.is_here(one) for one in known):
                 return ""  # another address of the machine that both are on; its listeners are checked each time
         elif addresses.within(where, self._settings.services_networks):
             return ""
-        seen = ", ".join(sorted(filter(None, peers))) or "nowhere yet"
+        listed = ", ".join(sorted(filter(None, peers))) or "nowhere yet"
         return (
-            f"{address} is not where this job asked for its lease from ({seen}). Where nodes have several networks, "
+            f"{address} is not where this job asked for its lease from ({listed}). Where nodes have several networks, "
             "the administrator names theirs in services_networks."
         )
 

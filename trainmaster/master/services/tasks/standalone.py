@@ -94,10 +94,8 @@ class StandaloneTasks:
                 workspaces.check_listable(session, caller, query.workspace_id)
             total = session.scalar(select(func.count()).select_from(Standalone).where(*conditions)) or 0
             window = cut(offset, limit, total)
-            found = session.execute(
-                _views().where(*conditions).order_by(*order).offset(window.start).limit(window.size)
-            )
-            return Page([_view(row) for row in found], window)
+            rows = session.execute(_views().where(*conditions).order_by(*order).offset(window.start).limit(window.size))
+            return Page([_view(row) for row in rows], window)
 
     def get(self, task_id: str, kind: str = "") -> TaskView:
         """Get a task with its keys and its submitted configuration. `kind`: it must be of this kind. Raises
@@ -116,8 +114,8 @@ class StandaloneTasks:
         if workspaces is not None:
             query = query.where(Standalone.workspace_id.in_(workspaces))
         with self._store.autocommit() as session:
-            found = dict(session.execute(query).all())
-        return {kind: found.get(kind, 0) for kind in KINDS}
+            counts = dict(session.execute(query).all())
+        return {kind: counts.get(kind, 0) for kind in KINDS}
 
     def kill(self, caller: Caller, task_id: str, kind: str = "", *, root: bool = False) -> None:
         """End a task and the tasks that it started, or with `root` all of its family. An ended one stays as it is."""
@@ -167,10 +165,10 @@ class StandaloneTasks:
             Standalone, Standalone.task_id == whole.c.task_id
         )
         with self._store.autocommit() as session:
-            found = session.execute(members.order_by(whole.c.depth, whole.c.task_id)).all()
-        for member, workspace_id in found:
+            rows = session.execute(members.order_by(whole.c.depth, whole.c.task_id)).all()
+        for member, workspace_id in rows:
             caller.check(workspace_id, f"There is no task {member}.")
-        return [member for member, _ in found]
+        return [member for member, _ in rows]
 
     def _root(self, task_id: str) -> str:
         with self._store.autocommit() as session:

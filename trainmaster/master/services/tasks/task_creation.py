@@ -11,10 +11,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masked, masks
-from trainmaster.config.source import read
-from trainmaster.config.task import SOURCE, TaskConfig, parse_task, seconds_of
+from trainmaster.config.source import Document
+from trainmaster.config.task import TaskConfig, parse_task, seconds_of, task_document
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Job, Task, Workspace
 from trainmaster.master.lifecycle.standalone import Created, TaskState
@@ -109,17 +110,17 @@ class TaskCreation:
     def create(self, caller: Caller, order: TaskOrder) -> CreatedTask:
         """Create the task and its allocation in one transaction. Returns the task's id. Raises Invalid, NotFound,
         Forbidden, Conflict."""
-        found = self.plan(caller, order)
-        self._feasibility.refuse_impossible(found.served, found.config, caller.user_id, found.workspace_id)
+        plan = self.plan(caller, order)
+        self._feasibility.refuse_impossible(plan.served, plan.config, caller.user_id, plan.workspace_id)
         archive = pack(order.files, self._settings.limits.context * 2**20)
         source = ""  # whose files it gets
         task_id = str(uuid.uuid4())
-        config = found.config
+        config = plan.config
         with self._store.transaction() as session:
             # It cannot be deleted before the task is in it.
-            home = session.get(Workspace, found.workspace_id, with_for_update={"key_share": True})
+            home = session.get(Workspace, plan.workspace_id, with_for_update={"key_share": True})
             if home is None or home.state:
-                raise NotFound(f"The workspace {found.workspace_id} has just been deleted.")
+                raise NotFound(f"The workspace {plan.workspace_id} has just been deleted.")
             if order.parent_id:
                 _parent(session, caller, order.parent_id)
                 source = order.parent_id if order.inherits else source
@@ -136,16 +137,16 @@ class TaskCreation:
             row = Standalone(
                 task_id=task_id,
                 kind=order.kind,
-                workspace_id=found.workspace_id,
-                project_id=found.project_id,
+                workspace_id=plan.workspace_id,
+                project_id=plan.project_id,
                 owner_id=caller.user_id,
                 parent_id=order.parent_id or None,
                 forked_from=order.forked_from or None,
                 state=TaskState.ACTIVE.value,
                 description=config.description or "",
                 config=config,
-                given=found.given if order.kind == GENERIC else None,
-                pool=found.served.pool.name,
+                given=plan.given if order.kind == GENERIC else None,
+                pool=plan.served.pool.name,
                 secrets=ssh_keys.make() if order.kind == SHELL else None,
                 pausable=order.pausable and order.kind == GENERIC,
                 idle_timeout=seconds_of(config.idle_timeout or 0) or None,
@@ -163,23 +164,24 @@ class TaskCreation:
                 archives.put(session, task_id, archive)
             with locked_task(session, self._settings, task_id) as orchestrator:
                 orchestrator.event(Created())
-                for sentence in found.unused:
+                for sentence in plan.unused:
                     orchestrator.say(sentence)
-        return CreatedTask(task_id, [*found.unused, *found.remarks])
+        return CreatedTask(task_id, [*plan.unused, *plan.remarks])
 
     def plan(self, caller: Caller, order: TaskOrder) -> Plan:
         """Plans a task. Raises Invalid with everything that is wrong, NotFound, Forbidden, Conflict."""
-        given: str | Mapping[str, Any] = order.config
+        document = _document(self._settings.limits, order.config)
         shared: list[Mapping[str, Any]] = []
         with self._store.transaction() as session:
             if order.forked_from:
-                given = {**_copied(session, caller, order.forked_from), **_mapping(given)}
+                merged = {**_copied(session, caller, order.forked_from), **document.data}
+                document = _document(self._settings.limits, merged)
             if order.template:
                 row = templates.find(session, order.template)
                 caller.require(Permission.VIEW_TEMPLATES, row.workspace_id, locations.ABSENT.format(order.template))
                 shared = [templates.for_tasks(row)]
         # Workspace and pool decide which defaults apply, so they are read before those are merged.
-        first = _parsed(given, [*shared, *self._defaults.of_pool("")])
+        first = _parsed(document, [*shared, *self._defaults.of_pool("")])
         if order.kind == GENERIC and not first.entrypoint:
             raise Invalid("entrypoint: is required: the command that is to run, such as python3 job.py")
         with self._store.transaction() as session:
@@ -191,7 +193,7 @@ class TaskCreation:
             served = self._clusters.resolve(resources.resource_pool or usual, slots)
             pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
         fragments = [*shared, *self._defaults.of_pool(served.pool.name)]
-        config = StoredTask.of(site_policies.govern(_parsed(given, fragments), governing))
+        config = StoredTask.of(site_policies.govern(_parsed(document, fragments), governing))
         if left := masks(config.to_json()):
             raise Invalid(f"{left[0]} holds {MASK}, which tasks are shown with instead of the real value: write that.")
         self._defaults.check(config)
@@ -206,9 +208,9 @@ class TaskCreation:
             idle_timeout=usual_timeout if config.idle_timeout is None else config.idle_timeout,
         )
         place = effects.JobPlace.of(served.cluster, schedules=self._clusters.schedules(served.cluster))
-        unused = [*effects.unused(place, _mapping(given), order.kind), *_folder_goes(order.kind, config)]
+        unused = [*effects.unused(place, document.data, order.kind), *_folder_goes(order.kind, config)]
         remarks = effects.remarks(place, config)
-        return Plan(_mapping(given), config, served, workspace.id, project_id, unused, remarks)
+        return Plan(dict(document.data), config, served, workspace.id, project_id, unused, remarks)
 
 
 def _folder_goes(kind: str, config: StoredTask) -> list[str]:
@@ -224,17 +226,16 @@ def _folder_goes(kind: str, config: StoredTask) -> list[str]:
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _parsed(given: str | Mapping[str, Any], defaults: Sequence[Mapping[str, Any]]) -> TaskConfig:
+def _parsed(document: Document, defaults: Sequence[Mapping[str, Any]]) -> TaskConfig:
     try:
-        return parse_task(given, defaults=defaults)
+        return parse_task(document, defaults=defaults)
     except ConfigError as error:
         raise refusal(error) from None
 
 
-def _mapping(given: str | Mapping[str, Any]) -> Json:
-    """Return the keys as they were written."""
+def _document(limits: Limits, given: str | Mapping[str, Any]) -> Document:
     try:
-        return dict(read(given, SOURCE).data) if isinstance(given, str) else dict(given)
+        return task_document(given, limits)
     except ConfigError as error:
         raise refusal(error) from None
 
@@ -244,41 +245,41 @@ def _home(session: Session, caller: Caller, order: TaskOrder, config: TaskConfig
     if order.project_id or (order.kind == GENERIC and not order.workspace_id):
         project = open_for(session, caller, order.project_id or UNCATEGORIZED)
         return session.get_one(Workspace, project.workspace_id), project.id
-    found = session.get(Workspace, order.workspace_id) if order.workspace_id else None
+    workspace = session.get(Workspace, order.workspace_id) if order.workspace_id else None
     if not order.workspace_id:
         named = select(Workspace).where(Workspace.name == config.workspace)
-        found = session.scalar(named) if config.workspace else session.get(Workspace, HOME)
-    if found is None:
+        workspace = session.scalar(named) if config.workspace else session.get(Workspace, HOME)
+    if workspace is None:
         raise NotFound(f"There is no workspace {order.workspace_id or config.workspace!r}.")
-    caller.check(found.id, f"There is no workspace {order.workspace_id or config.workspace!r}.")
-    if found.archived:
+    caller.check(workspace.id, f"There is no workspace {order.workspace_id or config.workspace!r}.")
+    if workspace.archived:
         raise NotFound(
-            f"The workspace {found.name!r} is not found among those that take tasks: it is archived; unarchive it."
+            f"The workspace {workspace.name!r} is not found among those that take tasks: it is archived; unarchive it."
         )
-    if found.state:
-        raise Conflict(f"The workspace {found.name!r} is being deleted.")
-    return found, None
+    if workspace.state:
+        raise Conflict(f"The workspace {workspace.name!r} is being deleted.")
+    return workspace, None
 
 
 def _parent(session: Session, caller: Caller, task_id: str) -> Standalone:
     """Load the parent under a lock: while it is being ended it gets no further children."""
-    found = _own_task(session, caller, task_id, lock=True)
-    if found.kind != GENERIC or found.state != TaskState.ACTIVE:
-        raise Conflict(f"Task {task_id} is {found.state}: only a generic task that is ACTIVE can get children.")
-    return found
+    parent = _own_task(session, caller, task_id, lock=True)
+    if parent.kind != GENERIC or parent.state != TaskState.ACTIVE:
+        raise Conflict(f"Task {task_id} is {parent.state}: only a generic task that is ACTIVE can get children.")
+    return parent
 
 
 def _own_task(session: Session, caller: Caller, task_id: str, *, lock: bool = False) -> Standalone:
-    found = session.get(Standalone, task_id, with_for_update=lock)
-    if found is None:
+    task = session.get(Standalone, task_id, with_for_update=lock)
+    if task is None:
         raise NotFound(f"There is no task {task_id}.")
-    caller.check(found.workspace_id, f"There is no task {task_id}.")
-    caller.require_owner(f"Task {task_id}", found.owner_id)
-    return found
+    caller.check(task.workspace_id, f"There is no task {task_id}.")
+    caller.require_owner(f"Task {task_id}", task.owner_id)
+    return task
 
 
 def _copied(session: Session, caller: Caller, task_id: str) -> Json:
     source = _own_task(session, caller, task_id)
-    found = source.config.to_json() if source.given is None else source.given
-    shown = found if caller.user_id == source.owner_id else masked(found)
+    config = source.config.to_json() if source.given is None else source.given
+    shown = config if caller.user_id == source.owner_id else masked(config)
     return {key: value for key, value in shown.items() if TaskConfig.has(key)}

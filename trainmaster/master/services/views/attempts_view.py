@@ -112,8 +112,8 @@ def expected_error(session: Session, pool: str) -> float | None:
     query = select(func.percentile_cont(0.5).within_group(error)).where(
         a.pool == pool, began, a.observed.has_key(ObservedJob.ESTIMATED)
     )
-    found = session.scalar(query)
-    return None if found is None else round(float(found))
+    spread = session.scalar(query)
+    return None if spread is None else round(float(spread))
 
 
 def _steps(session: Session, trial_id: int) -> dict[int, _Steps]:
@@ -133,12 +133,12 @@ def _steps(session: Session, trial_id: int) -> dict[int, _Steps]:
         else:
             low, high = kept.get(run, (first, last))
             kept[run] = min(low, first), max(high, last)
-    found = {}
+    steps = {}
     for run in kept.keys() | replaced.keys():
         first, last = kept.get(run, (None, None))
         before = last if last is not None else _reached(kept, run)
-        found[run] = _Steps(first, last, max(replaced.get(run, 0) - before, 0))
-    return found
+        steps[run] = _Steps(first, last, max(replaced.get(run, 0) - before, 0))
+    return steps
 
 
 def _reached(kept: Mapping[int, tuple[int, int]], run: int) -> int:

@@ -195,7 +195,7 @@ def _trials(session: Session, row: Experiment, goal: SearchGoal) -> Sequence[Any
     return session.execute(query).all()
 
 
-def job_uses(session: Session, mine: Any) -> dict[int, JobUse]:
+def job_uses(session: Session, of_jobs: Any) -> dict[int, JobUse]:
     """Return the latest attempt of each trial that fits a condition, and what its attempts have used up to this
     minute."""
     a = Allocation
@@ -205,7 +205,7 @@ def job_uses(session: Session, mine: Any) -> dict[int, JobUse]:
     used = (
         select(a.trial_id, func.sum(ran).label("seconds"), func.sum(ran * a.slots).label("slot_seconds"))
         .join(Trial, Trial.id == a.trial_id)
-        .where(mine, a.leased_at.is_not(None))
+        .where(of_jobs, a.leased_at.is_not(None))
         .group_by(a.trial_id)
     )
     sums = {row.trial_id: (row.seconds, row.slot_seconds) for row in session.execute(used)}
@@ -213,15 +213,15 @@ def job_uses(session: Session, mine: Any) -> dict[int, JobUse]:
         select(a.trial_id, a.state, a.native_id, a.observed, a.explanation, a.created_at, a.leased_at, a.ended_at)
         .ext(distinct_on(a.trial_id))
         .join(Trial, Trial.id == a.trial_id)
-        .where(mine)
+        .where(of_jobs)
         .order_by(a.trial_id, a.created_at.desc())
     )
-    found = {}
+    uses = {}
     for row in session.execute(latest):
         observed = row.observed or ObservedJob()
         waits = row.ended_at is None and row.leased_at is None
         seconds, slot_seconds = sums.get(row.trial_id, (0.0, 0.0))
-        found[row.trial_id] = JobUse(
+        uses[row.trial_id] = JobUse(
             state="" if row.ended_at is not None else row.state,
             job=row.native_id,
             nodes=list(observed.nodes),
@@ -231,7 +231,7 @@ def job_uses(session: Session, mine: Any) -> dict[int, JobUse]:
             seconds=seconds,
             slot_seconds=slot_seconds,
         )
-    return found
+    return uses
 
 
 def _ranking(session: Session, row: Experiment) -> tuple[Sequence[BracketRanking], Sequence[str]]:
@@ -243,8 +243,8 @@ def _ranking(session: Session, row: Experiment) -> tuple[Sequence[BracketRanking
         search = stored_search.read(session, row)
     except SearchError:  # of an older release, or of a plugin that is gone: the trials can be shown all the same
         return (), ()
-    found = search.rankings()
-    return found, search.request_ids if found else ()
+    rankings = search.rankings()
+    return rankings, search.request_ids if rankings else ()
 
 
 def _metrics(session: Session, experiment_id: int) -> list[tuple[str, str]]:
@@ -252,8 +252,8 @@ def _metrics(session: Session, experiment_id: int) -> list[tuple[str, str]]:
     group = func.jsonb_object_keys(t.summary_metrics)
     each = select(t.summary_metrics, group.label("key")).where(t.experiment_id == experiment_id).subquery().c
     name = func.jsonb_object_keys(each.summary_metrics[each.key])
-    found = session.execute(select(each.key, name).distinct().limit(MOST_METRICS))
-    return sorted((GROUPS.get(key, key), metric) for key, metric in found)
+    rows = session.execute(select(each.key, name).distinct().limit(MOST_METRICS))
+    return sorted((GROUPS.get(key, key), metric) for key, metric in rows)
 
 
 GROUPS = {"avg_metrics": "training", "validation_metrics": "validation"}
@@ -270,17 +270,17 @@ class _Place:
 
 
 def _places(brackets: Sequence[BracketRanking], ids: Mapping[int, int]) -> dict[int, _Place]:
-    found: dict[int, _Place] = {}
+    places: dict[int, _Place] = {}
     for number, bracket in enumerate(brackets):
         for trial in bracket.trials:
             if trial in ids:
-                found[ids[trial]] = _Place(number)
+                places[ids[trial]] = _Place(number)
         for at, rung in enumerate(bracket.rungs):
             for rank, trial in enumerate(rung.trials, 1):
-                if trial in ids and ids[trial] in found:
-                    place = found[ids[trial]]
+                if trial in ids and ids[trial] in places:
+                    place = places[ids[trial]]
                     place.rung, place.rank = at, rank
-    return found
+    return places
 
 
 def _row(trial: Any, goal: SearchGoal, use: JobUse, place: _Place | None, slots: int) -> tuple[list[Any], float]:
@@ -339,36 +339,36 @@ def _counted(values: Mapping[str, Any], goal: SearchGoal) -> str:
 
 def flattened(hparams: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Nested hyperparameters by dotted names."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in hparams.items():
         if isinstance(value, dict) and value:
-            found |= flattened(value, f"{above}{name}.")
+            flat |= flattened(value, f"{above}{name}.")
         else:
-            found[above + name] = value
-    return found
+            flat[above + name] = value
+    return flat
 
 
 def types_of(hyperparameters: Mapping[str, Any], above: str = "") -> dict[str, str]:
     """Return what a configuration says of hyperparameters, by dotted names; nothing of those that are plain values."""
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     for name, value in list(hyperparameters.items())[:MOST_HPARAMS]:
         if isinstance(value, dict) and isinstance(value.get("type"), str):
-            found[above + name] = value["type"]
+            types[above + name] = value["type"]
         elif isinstance(value, dict):
-            found |= types_of(value, f"{above}{name}.")
-    return found
+            types |= types_of(value, f"{above}{name}.")
+    return types
 
 
 def _varying(each: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
     """Names of hyperparameters that differ between trials, and the others with their value."""
-    seen: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     for hparams in each:
         for name, value in hparams.items():
-            seen.setdefault(name, set()).add(json.dumps(value, sort_keys=True))
+            values.setdefault(name, set()).add(json.dumps(value, sort_keys=True))
     everywhere = Counter(name for hparams in each for name in hparams)
-    varying = [name for name in seen if len(seen[name]) > 1 or everywhere[name] < len(each)][:MOST_HPARAMS]
+    varying = [name for name in values if len(values[name]) > 1 or everywhere[name] < len(each)][:MOST_HPARAMS]
     first = each[0] if each else {}
-    rest = {name: cell(first[name]) for name in seen if name in first and name not in varying}
+    rest = {name: cell(first[name]) for name in values if name in first and name not in varying}
     return varying, dict(list(rest.items())[:MOST_HPARAMS])
 
 
@@ -384,12 +384,12 @@ def _why(
         return row.reason
     waits = Counter(use.waits for use in jobs if use.since is not None)
     parts = [f"{counts[state]:,} {word}" for state, word in _WORDS.items() if counts.get(state)]
-    said = ", ".join(parts) + (f" of {goal.max_trials:,} trials" if goal.max_trials else "")
+    sentence = ", ".join(parts) + (f" of {goal.max_trials:,} trials" if goal.max_trials else "")
     reached = [at + 1 for bracket in brackets for at, rung in enumerate(bracket.rungs) if rung.trials]
     if reached:
-        said += f"; the furthest have reached rung {max(reached)} of {max(len(one.rungs) for one in brackets)}"
+        sentence += f"; the furthest have reached rung {max(reached)} of {max(len(one.rungs) for one in brackets)}"
     why = next((text for text, _ in waits.most_common() if text), "")
-    return said + (f"; waiting: {why}" if why else "")
+    return sentence + (f"; waiting: {why}" if why else "")
 
 
 _WORDS = {

@@ -48,10 +48,10 @@ class CheckpointTable:
             if known is None:
                 what = f"experiment {experiment_id}" if experiment_id is not None else f"trial {trial_id}"
                 raise NotFound(f"There is no {what}.")
-            found = session.execute(
+            rows = session.execute(
                 select(*columns).where(owner).order_by(c.report_time.desc(), c.uuid).limit(MOST)
             ).all()
-        return [[str(row[0]), row[1], row[2], cell(row[3]), *row[4:8], _place(row[8])] for row in found]
+        return [[str(row[0]), row[1], row[2], cell(row[3]), *row[4:8], _place(row[8])] for row in rows]
 
 
 def _place(storage: StorageRef | None) -> str:

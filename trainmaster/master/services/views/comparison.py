@@ -100,15 +100,15 @@ class Comparison:
 
 def numbers(text: str, kind: str) -> list[int]:
     """Ids with commas, in order and each once. Raises Invalid."""
-    found: dict[int, None] = {}
+    ids: dict[int, None] = {}
     for part in text.split(","):
         word = part.strip()
         if not word.isascii() or not word.isdigit() or not 0 < int(word) < 2**31:
             raise Invalid(f"{kind}: write numbers with commas, as {kind}=12,15, not {word[:40]!r}.")
-        found[int(word)] = None
-    if len(found) > MOST:
-        raise Invalid(f"{kind}: there are {len(found)}; at most {MOST} are compared at once.")
-    return list(found)
+        ids[int(word)] = None
+    if len(ids) > MOST:
+        raise Invalid(f"{kind}: there are {len(ids)}; at most {MOST} are compared at once.")
+    return list(ids)
 
 
 class Comparisons:
@@ -180,12 +180,12 @@ def _rows(session: Session, caller: Caller, wanted: Wanted) -> dict[int, _Row]:
         query = query.join(Trial, Trial.experiment_id == Experiment.id).where(Trial.id.in_(wanted.ids))
     else:
         query = query.outerjoin(Trial, Trial.id == Experiment.best_trial_id).where(Experiment.id.in_(wanted.ids))
-    found = {}
+    rows = {}
     for experiment, trial, username, workspace_id in session.execute(query):
         if caller.sees(workspace_id):
             key = trial.id if wanted.kind == TRIALS else experiment.id
-            found[key] = _Row(key, experiment, trial, username, workspace_id)
-    return found
+            rows[key] = _Row(key, experiment, trial, username, workspace_id)
+    return rows
 
 
 def _courses(session: Session, shown: Sequence[_Row], metric: Named, x_name: str) -> dict[int, Course]:
@@ -220,10 +220,10 @@ def _costs(session: Session, shown: Sequence[_Row], kind: str) -> dict[int, _Cos
         .where(owner.in_([one.id for one in shown]))
         .group_by(owner)
     )
-    found: dict[int, _Cost] = defaultdict(_Cost)
+    costs: dict[int, _Cost] = defaultdict(_Cost)
     for key, attempts, used, queued in session.execute(query):
-        found[key] = _Cost(attempts, round(used, 1), round(queued, 1))
-    return found
+        costs[key] = _Cost(attempts, round(used, 1), round(queued, 1))
+    return costs
 
 
 def _phases(session: Session, shown: Sequence[_Row], kind: str) -> dict[int, str]:
@@ -280,14 +280,14 @@ def _compared(
 
 
 def _metrics(shown: Sequence[_Row]) -> list[tuple[str, str]]:
-    found = {
+    by_name = {
         (GROUPS.get(group, group), name)
         for one in shown
         if one.trial is not None
         for group, values in one.trial.summary_metrics.items()
         for name in values
     }
-    return sorted(found)[:MOST_METRICS]
+    return sorted(by_name)[:MOST_METRICS]
 
 
 def _settings(shown: Sequence[_Row], kind: str) -> tuple[list[Setting], int]:
@@ -295,14 +295,14 @@ def _settings(shown: Sequence[_Row], kind: str) -> tuple[list[Setting], int]:
     that differ come first, so that no difference is left out while there is room."""
     parts = [_parts(one, kind) for one in shown]
     names = list(dict.fromkeys(chain.from_iterable(parts)))
-    found = []
+    settings = []
     for part, name in names:
         given = [one.get((part, name)) for one in parts]
         same = len({json.dumps(value, sort_keys=True) for value in given}) == 1
         shortened = [cell(value) for value in given]
-        found.append(Setting(part, name, shortened[:1] if same else shortened))
-    found.sort(key=lambda setting: len(setting.values) == 1)
-    return found[:MOST_ROWS], max(len(found) - MOST_ROWS, 0)
+        settings.append(Setting(part, name, shortened[:1] if same else shortened))
+    settings.sort(key=lambda setting: len(setting.values) == 1)
+    return settings[:MOST_ROWS], max(len(settings) - MOST_ROWS, 0)
 
 
 def _parts(one: _Row, kind: str) -> dict[tuple[str, str], Any]:
@@ -312,12 +312,12 @@ def _parts(one: _Row, kind: str) -> dict[tuple[str, str], Any]:
     hparams = one.trial.hparams if one.trial is not None else {}
     shown.pop("name", None)
     shown.pop("description", None)
-    found = {("hyperparameters", name): value for name, value in flattened(hparams).items()}
+    parts = {("hyperparameters", name): value for name, value in flattened(hparams).items()}
     if kind == EXPERIMENTS:
         shown["hyperparameters"] = _ranges(space)
     for name, value in flattened(shown).items():
-        found["environment" if _of_environment(name.partition(".")[0]) else "configuration", name] = value
-    return found
+        parts["environment" if _of_environment(name.partition(".")[0]) else "configuration", name] = value
+    return parts
 
 
 def _ranges(space: Mapping[str, Any]) -> dict[str, Any]:

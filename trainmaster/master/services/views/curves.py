@@ -78,12 +78,12 @@ def read(
     wanted = metric or Named("validation", row.searcher_metric)
     m = METRICS_OF[kind_of(wanted.group)].c
     newest = int(session.scalar(select(func.max(m.id))) or 0)
-    mine = select(Trial.id, Trial.start_time).where(Trial.experiment_id == row.id).order_by(Trial.id)
+    trials = select(Trial.id, Trial.start_time).where(Trial.experiment_id == row.id).order_by(Trial.id)
     if since:
-        mine = mine.where(Trial.id.in_(select(m.trial_id).where(m.id > since).distinct()))
-    starts = {key: epoch(start) for key, start in session.execute(mine)}
-    found = _courses(session, starts, wanted, x_name)
-    courses = {key: course for key, course in found.items() if course}
+        trials = trials.where(Trial.id.in_(select(m.trial_id).where(m.id > since).distinct()))
+    starts = {key: epoch(start) for key, start in session.execute(trials)}
+    drawn = _courses(session, starts, wanted, x_name)
+    courses = {key: course for key, course in drawn.items() if course}
     x, y, last = on_grid(list(courses.values()), points)
     return CurveGrid(wanted, x_name or BATCHES, x, list(courses), y, last, not since, max(newest - OVERLAP, 0))
 
@@ -132,8 +132,8 @@ def on_grid(courses: Sequence[Course], points: int) -> tuple[list[float], list[l
 
 def _courses(session: Session, starts: Mapping[int, float], metric: Named, x_name: str) -> dict[int, Course]:
     beside = x_name if x_name not in ("", BATCHES, SECONDS) else series.EPOCH
-    found = series.blocks(session, list(starts), metric, beside)
-    return {key: _ascending(list(_course(found[key], x_name, start))) for key, start in starts.items()}
+    blocks = series.blocks(session, list(starts), metric, beside)
+    return {key: _ascending(list(_course(blocks[key], x_name, start))) for key, start in starts.items()}
 
 
 def _course(pieces: Sequence[ColumnBlock], x_name: str, start: float) -> Iterator[tuple[float, float]]:

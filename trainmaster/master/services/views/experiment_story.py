@@ -48,5 +48,5 @@ class ExperimentStory:
         with self._store.transaction() as session:
             if session.get(Experiment, experiment_id) is None:
                 raise NotFound(f"There is no experiment {experiment_id}.")
-            found = list(session.scalars(query.order_by(order).limit(wanted.limit + 1)))
-        return found[: wanted.limit], len(found) > wanted.limit
+            rows = list(session.scalars(query.order_by(order).limit(wanted.limit + 1)))
+        return rows[: wanted.limit], len(rows) > wanted.limit

@@ -104,6 +104,7 @@ class ExperimentTable:
 
     def __init__(self, master: MasterContext) -> None:
         self._store = master.store
+        self._limits = master.settings.limits
 
     def read(self, caller: Caller, line: str, sort: str, columns: Sequence[str], offset: int, limit: int) -> TableView:
         """Return the rows from `offset` on, at most `limit`. `sort`: columns with commas, a minus before a falling one.
@@ -113,7 +114,7 @@ class ExperimentTable:
             raise Invalid(f"columns: there are {len(wanted)}, more than the {MOST_COLUMNS} that are allowed.")
         shown = [_shown(name) for name in wanted]
         order = [*_order(sort), Experiment.id.desc()]
-        given = filter_line.terms(line)
+        given = filter_line.terms(self._limits, line)
         plain = [term for term in given if term.key != "state"]
         with self._store.transaction() as session:
             base = [_condition(caller, term) for term in plain]
@@ -127,10 +128,10 @@ class ExperimentTable:
             if len(chosen) > len(base):
                 total = session.scalar(_joined(select(func.count())).where(*chosen)) or 0
             statement = _joined(select(*(one.label(f"c{at}") for at, one in enumerate(shown)))).where(*chosen)
-            found = session.execute(statement.order_by(*order).offset(offset).limit(limit)).all()
-            active = [row[0] for row in found if row[1] == State.ACTIVE]
+            matches = session.execute(statement.order_by(*order).offset(offset).limit(limit)).all()
+            active = [row[0] for row in matches if row[1] == State.ACTIVE]
             phases = experiments.phases(session, active)
-        rows = [_row(row, phases) for row in found]
+        rows = [_row(row, phases) for row in matches]
         return TableView(wanted, rows, total, states)
 
 
@@ -146,13 +147,13 @@ def _joined(statement: Select[*Columns]) -> Select[*Columns]:
 
 def _states(session: Session, base: Sequence[ColumnElement[bool]]) -> dict[str, int]:
     counted = _joined(select(Experiment.state, func.count())).where(*base).group_by(Experiment.state)
-    found = Counter({state: number for state, number in session.execute(counted)})
-    if found.pop(State.ACTIVE.value, 0):
+    counts = Counter({state: number for state, number in session.execute(counted)})
+    if counts.pop(State.ACTIVE.value, 0):
         live = _joined(select(Experiment.id, Experiment.unmanaged)).where(*base, Experiment.state == State.ACTIVE.value)
         rows = session.execute(live).all()
         phases = experiments.phases(session, [row.id for row in rows])
-        found.update("RUNNING" if row.unmanaged else phases.get(row.id, "QUEUED") for row in rows)
-    return dict(found)
+        counts.update("RUNNING" if row.unmanaged else phases.get(row.id, "QUEUED") for row in rows)
+    return dict(counts)
 
 
 # -- columns ------------------------------------------------------------------------------------------------------
@@ -183,8 +184,8 @@ def _shown(name: str) -> ColumnElement[Any]:
 
 def _measured(name: str) -> tuple[ColumnElement[Any], str]:
     """Return a hyperparameter, `GROUP.METRIC.STAT`, or the last value of a metric of the best trial; and its kind."""
-    if (found := measured_column(name)) is not None:
-        return found.value, found.kind
+    if (column := measured_column(name)) is not None:
+        return column.value, column.kind
     summary = _t.summary_metrics
     last = [
         as_number(func.jsonb_extract_path(summary, group, name, "last", type_=JSONB))
@@ -212,7 +213,7 @@ def cell(value: Any) -> Any:
 
 
 def _order(sort: str) -> list[ColumnElement[Any]]:
-    found: list[ColumnElement[Any]] = []
+    terms: list[ColumnElement[Any]] = []
     names = [part.strip() for part in sort.split(",") if part.strip()]
     if len(names) > MOST_COLUMNS:
         raise Invalid(f"sort: there are {len(names)} columns, more than the {MOST_COLUMNS} that are allowed.")
@@ -220,8 +221,8 @@ def _order(sort: str) -> list[ColumnElement[Any]]:
         value = _shown(part.removeprefix("-"))
         if part.removeprefix("-") in _PARTS:
             value = func.lower(value)
-        found.append(value.desc().nulls_last() if part.startswith("-") else value.asc().nulls_last())
-    return found
+        terms.append(value.desc().nulls_last() if part.startswith("-") else value.asc().nulls_last())
+    return terms
 
 
 # -- conditions ---------------------------------------------------------------------------------------------------
@@ -232,15 +233,15 @@ def _condition(caller: Caller, term: Term) -> ColumnElement[bool]:
     return _turned(term, or_(*parts))
 
 
-def _turned(term: Term, found: ColumnElement[bool]) -> ColumnElement[bool]:
-    return not_(func.coalesce(found, False)) if term.negated != (term.sign == "!=") else found
+def _turned(term: Term, condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    return not_(func.coalesce(condition, False)) if term.negated != (term.sign == "!=") else condition
 
 
 def _one(caller: Caller, term: Term, value: str) -> ColumnElement[bool]:
     key = term.key
     if not key:
-        found = _e.name.icontains(value, autoescape=True) | _has_label(value)
-        return found | (_e.id == int(value)) if value.isascii() and value.isdigit() and len(value) < 10 else found
+        named = _e.name.icontains(value, autoescape=True) | _has_label(value)
+        return named | (_e.id == int(value)) if value.isascii() and value.isdigit() and len(value) < 10 else named
     if key == "archived":
         if value not in _FLAGS:
             raise Invalid(f"filter: archived is yes, no or any, not {value!r}.")
@@ -272,8 +273,8 @@ def _of_measured(key: str, sign: str, value: str) -> ColumnElement[bool]:
 
 
 def _has_label(value: str) -> ColumnElement[bool]:
-    found: ColumnElement[bool] = _e.labels.op("@>")(literal([value], JSONB))
-    return found
+    condition: ColumnElement[bool] = _e.labels.op("@>")(literal([value], JSONB))
+    return condition
 
 
 def _opposite(sign: str) -> str:
@@ -297,11 +298,11 @@ def _of_states(session: Session, term: Term) -> ColumnElement[bool]:
     wanted: list[str] = []
     for value in term.values:
         word = value.upper().removeprefix("STATE_")
-        found = _WORDS.get(word) or ((word,) if word in _KNOWN_STATES else ())
-        if not found:
+        states = _WORDS.get(word) or ((word,) if word in _KNOWN_STATES else ())
+        if not states:
             words = ", ".join(sorted(one.lower() for one in {*_WORDS, *_KNOWN_STATES}))
             raise Invalid(f"filter: there is no state {value!r}; there are {words}.")
-        wanted += found
+        wanted += states
     chosen = experiments.in_states(session, wanted)
     if "RUNNING" in wanted and "ACTIVE" not in wanted:
         chosen = or_(chosen, and_(_e.state == "ACTIVE", _e.unmanaged))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainmaster.config.limits import in_force
+from trainmaster.config.limits import Limits
 from trainmaster.master.services.errors import Invalid
 
 LONGEST = 4000  # characters
@@ -34,13 +34,13 @@ class Term:
     negated: bool = False
 
 
-def terms(line: str) -> list[Term]:
+def terms(limits: Limits, line: str) -> list[Term]:
     """Return the terms of a line. Raises Invalid with a sentence about the line."""
     if len(line) > LONGEST:
         raise Invalid(f"filter: it has {len(line)} characters, more than the {LONGEST} that are allowed.")
     if line.count('"') % 2:
         raise Invalid("filter: a quotation mark is not closed.")
-    found = []
+    parsed = []
     at = 0
     while (at := _past_spaces(line, at)) < len(line):
         match = _TERM.match(line, at)
@@ -51,13 +51,13 @@ def terms(line: str) -> list[Term]:
         values = [one.strip('"') for one in _VALUE.findall(rest)]
         if not values:
             raise Invalid(f"filter: {match.group()!r} needs a value after its {sign}.")
-        found.append(
+        parsed.append(
             Term((key or "").strip('"'), sign or ":", values if sign else [rest.replace('"', "")], bool(minus))
         )
         at = match.end()
-    if excess := in_force().over("conditions", sum(len(one.values) for one in found), "filter: it has {} values"):
+    if excess := limits.over("conditions", sum(len(one.values) for one in parsed), "filter: it has {} values"):
         raise Invalid(excess)
-    return found
+    return parsed
 
 
 def _past_spaces(line: str, at: int) -> int:
@@ -91,7 +91,7 @@ def moment(key: str, text: str, now: dt.datetime) -> tuple[dt.datetime, bool]:
     try:
         if match is not None and match[2] in _SECONDS:
             return now - dt.timedelta(seconds=float(match[1]) * _SECONDS[match[2]]), True
-        found = dt.datetime.fromisoformat(text)
+        time = dt.datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise Invalid(f"filter: {key} is compared with a date as 2026-01-31 or an age as 7d, not {text!r}.") from None
-    return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)), False
+    return (time if time.tzinfo else time.replace(tzinfo=dt.UTC)), False

@@ -93,8 +93,8 @@ class HomePages:
         """Return what its caller's experiments and tasks do, with a bounded number of statements."""
         with self._store.transaction() as session:
             e = Experiment
-            mine = and_(e.owner_id == caller.user_id, ~e.archived, _seen(caller))
-            joined = select(e.id).join(Project, Project.id == e.project_id).where(mine)
+            visible = and_(e.owner_id == caller.user_id, ~e.archived, _seen(caller))
+            joined = select(e.id).join(Project, Project.id == e.project_id).where(visible)
             live = joined.where(e.end_time.is_(None)).order_by(e.id.desc()).limit(MOST * 2)
             failed = joined.where(e.state == State.ERROR.value, e.end_time > now() - LATELY).order_by(e.end_time.desc())
             ended = joined.where(
@@ -142,7 +142,7 @@ def _entries(session: Session, views: Sequence[ExperimentView]) -> list[Entry]:
     recent = _recent(session, [view.row for view in views])
     failed = _failed(session, [view.row.id for view in views if view.row.state == State.ERROR])
     errors: dict[str, float | None] = {}
-    found = []
+    entries = []
     for view in views:
         row, use = view.row, jobs[view.row.id]
         state = row.state
@@ -167,8 +167,8 @@ def _entries(session: Session, views: Sequence[ExperimentView]) -> list[Entry]:
             entry = replace(entry, expected_start=use.expected, expected_error=errors[row.resource_pool])
         if row.id in failed:
             entry = replace(entry, failed_trial=failed[row.id])
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def _jobs(session: Session, ids: Sequence[int]) -> dict[int, _Jobs]:
@@ -176,16 +176,16 @@ def _jobs(session: Session, ids: Sequence[int]) -> dict[int, _Jobs]:
     moment = now()
     this_minute = moment - dt.timedelta(seconds=moment.timestamp() % MINUTE)
     ran = func.greatest(func.extract("epoch", func.coalesce(a.ended_at, this_minute) - a.leased_at), 0.0)
-    mine = Trial.experiment_id == any_(literal(list(ids), ARRAY(Integer)))
+    of_experiments = Trial.experiment_id == any_(literal(list(ids), ARRAY(Integer)))
     used = (
         select(Trial.experiment_id, cast(func.sum(ran * a.slots), Double))
         .join(Trial, Trial.id == a.trial_id)
-        .where(mine, a.leased_at.is_not(None))
+        .where(of_experiments, a.leased_at.is_not(None))
         .group_by(Trial.experiment_id)
     )
-    found: dict[int, _Jobs] = defaultdict(_Jobs)
+    jobs: dict[int, _Jobs] = defaultdict(_Jobs)
     for key, seconds in session.execute(used):
-        found[key].slot_seconds = seconds or 0.0
+        jobs[key].slot_seconds = seconds or 0.0
     expected = cast(a.observed[ObservedJob.EXPECTED_START].as_string(), Double)
     waits = and_(a.leased_at.is_(None), a.state.not_in(_RUNNING))
     live = (
@@ -199,15 +199,15 @@ def _jobs(session: Session, ids: Sequence[int]) -> dict[int, _Jobs]:
             func.max(case((waits, a.explanation), else_="")).label("why"),
         )
         .join(Trial, Trial.id == a.trial_id)
-        .where(mine, a.ended_at.is_(None))
+        .where(of_experiments, a.ended_at.is_(None))
         .group_by(Trial.experiment_id)
     )
     for row in session.execute(live):
-        use = found[row.experiment_id]
+        use = jobs[row.experiment_id]
         use.running, use.waiting, use.slots = row.running, row.waiting, int(row.slots)
         use.since = None if row.since is None else epoch(row.since)
         use.expected, use.why = row.expected, row.why or ""
-    return found
+    return jobs
 
 
 def _recent(session: Session, rows: Sequence[Experiment]) -> dict[int, list[float]]:
@@ -224,15 +224,15 @@ def _recent(session: Session, rows: Sequence[Experiment]) -> dict[int, list[floa
         .limit(RECENT_REPORTS)
         .lateral()
     )
-    found: dict[int, list[float]] = defaultdict(list)
+    recent: dict[int, list[float]] = defaultdict(list)
     for trial, steps, reported in session.execute(
         select(best, latest.c.steps, latest.c.reported).join(latest, literal(True)).order_by(best, latest.c.steps)
     ):
         del steps
         value = (reported or {}).get(wanted[trial].searcher_metric)
         if isinstance(value, int | float):
-            found[wanted[trial].id].append(float(value))
-    return {key: values[:: max(1, len(values) // RECENT)][-RECENT:] for key, values in found.items()}
+            recent[wanted[trial].id].append(float(value))
+    return {key: values[:: max(1, len(values) // RECENT)][-RECENT:] for key, values in recent.items()}
 
 
 def _failed(session: Session, ids: Sequence[int]) -> Mapping[int, int]:
@@ -258,9 +258,9 @@ def _end_of(row: Experiment) -> float | None:
 
 def _tasks(session: Session, caller: Caller) -> list[TaskEntry]:
     latest = and_(Allocation.task_id == Standalone.task_id, Allocation.attempt == Standalone.attempts)
-    mine = [Standalone.owner_id == caller.user_id, Standalone.end_time.is_(None)]
+    live = [Standalone.owner_id == caller.user_id, Standalone.end_time.is_(None)]
     if caller.workspaces is not None:
-        mine.append(Standalone.workspace_id.in_(caller.workspaces))
-    query = select(Standalone, Allocation).outerjoin(Allocation, latest).where(*mine)
-    found = session.execute(query.order_by(Standalone.start_time.desc()).limit(MOST))
-    return [TaskEntry(row[0], row[1]) for row in found]
+        live.append(Standalone.workspace_id.in_(caller.workspaces))
+    query = select(Standalone, Allocation).outerjoin(Allocation, latest).where(*live)
+    rows = session.execute(query.order_by(Standalone.start_time.desc()).limit(MOST))
+    return [TaskEntry(row[0], row[1]) for row in rows]

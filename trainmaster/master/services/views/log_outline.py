@@ -98,10 +98,10 @@ class Outline:
 
 
 def _joined(parts: Sequence[Part], small: int) -> list[Part]:
-    found: list[Part] = []
+    parts_joined: list[Part] = []
     for part in parts:
-        if found and found[-1].lines + part.lines <= small:
-            last = found.pop()
+        if parts_joined and parts_joined[-1].lines + part.lines <= small:
+            last = parts_joined.pop()
             part = Part(
                 last.first,
                 part.last,
@@ -109,8 +109,8 @@ def _joined(parts: Sequence[Part], small: int) -> list[Part]:
                 last.warnings + part.warnings,
                 last.errors + part.errors,
             )
-        found.append(part)
-    return found
+        parts_joined.append(part)
+    return parts_joined
 
 
 class Outlines:
@@ -161,12 +161,12 @@ def _counted(session: Session, task_id: str, where: LogFilter, after: int, newes
     """Blocks show which ranges have lines at all that fit; and without a filter, where only an index needs reading."""
     of_lines, of_blocks = conditions(where)
     ranges = _ranges(session, task_id, of_blocks, max(after, where.after_id), newest)
-    found = []
+    counted = []
     for plain in (False, True):
         some = [one for one in ranges if (one.plain and not of_lines) == plain]
         if some:
-            found += _parts(session, task_id, of_lines, some, plain)
-    return sorted(found)
+            counted += _parts(session, task_id, of_lines, some, plain)
+    return sorted(counted)
 
 
 def _ranges(
@@ -179,14 +179,14 @@ def _ranges(
         query = select(b.first_id, b.last_id, b.levels).where(b.task_id == task_id, b.last_id > after)
         rows = list(session.execute(query.where(b.first_id <= upto, *of_blocks).order_by(b.last_id)))
     pieces = max(1, min(64, FINE // max(1, len(rows))))
-    found = []
+    ranges = []
     for row in rows:
         first, last = max(row.first_id - 1, after), min(row.last_id, newest)
-        found.append(_Range(first, last, min(pieces, last - first), row.levels < 1 << WARNING))
+        ranges.append(_Range(first, last, min(pieces, last - first), row.levels < 1 << WARNING))
     behind = max(after, upto)
     if newest > behind:
-        found.append(_Range(behind, newest, min(FINE, newest - behind), plain=False))
-    return found
+        ranges.append(_Range(behind, newest, min(FINE, newest - behind), plain=False))
+    return ranges
 
 
 def _parts(

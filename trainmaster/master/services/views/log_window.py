@@ -93,7 +93,7 @@ class LogWindows:
         searching = bool(where.search_text)
         with self._store.transaction() as session:
             outline = self._outlines.read(session, task_id, shown)
-            found = self._outlines.read(session, task_id, where) if searching and bins else None
+            matches = self._outlines.read(session, task_id, where) if searching and bins else None
             began = session.scalar(select(task_logs.c.at).where(task_logs.c.id == outline.began))
         focus = self._focus(task_id, shown, where, place, outline)
         last = outline.newest
@@ -109,8 +109,8 @@ class LogWindows:
             reached = outline.total if focus is None else _position(session, task_id, shown, outline, focus)
             matched = _matched(session, task_id, where, lines) if searching else []
             match = None
-            if found is not None and focus is not None and (focus in matched or (place.find and not after)):
-                match = _position(session, task_id, where, found, focus) + 1
+            if matches is not None and focus is not None and (focus in matched or (place.find and not after)):
+                match = _position(session, task_id, where, matches, focus) + 1
         return LogExcerpt(
             lines=lines,
             position=reached - len(above),
@@ -119,9 +119,9 @@ class LogWindows:
             began=began,
             focus=focus,
             match=match,
-            matches=None if found is None else found.total,
+            matches=None if matches is None else matches.total,
             matched=matched,
-            bins=_bins(outline, found, bins) if bins else None,
+            bins=_bins(outline, matches, bins) if bins else None,
         )
 
     # -- the place ----------------------------------------------------------------------------------------------------
@@ -147,29 +147,29 @@ class LogWindows:
             return _id_at(session, task_id, shown, outline, max(0, min(position, outline.total - 1)))
 
     def _first(self, task_id: str, where: LogFilter, after: int, upto: int) -> int | None:
-        found = self._log_store.read(task_id, where, after_id=after, upto_id=upto, limit=1)
-        return found[0].id if found else None
+        page = self._log_store.read(task_id, where, after_id=after, upto_id=upto, limit=1)
+        return page[0].id if page else None
 
     def _last(self, task_id: str, where: LogFilter, upto: int) -> int | None:
-        found = self._log_store.read(task_id, where, upto_id=upto, limit=1, newest_first=True)
-        return found[0].id if found else None
+        page = self._log_store.read(task_id, where, upto_id=upto, limit=1, newest_first=True)
+        return page[0].id if page else None
 
     def _match(self, task_id: str, where: LogFilter, way: Find, line_id: int | None, newest: int) -> int | None:
         if way is Find.NEXT:
-            found = None if line_id is None else self._first(task_id, where, line_id, newest)
-            return self._first(task_id, where, 0, newest) if found is None else found
-        found = None if line_id is None else self._last(task_id, where, line_id - 1)
-        return self._last(task_id, where, newest) if found is None else found
+            match = None if line_id is None else self._first(task_id, where, line_id, newest)
+            return self._first(task_id, where, 0, newest) if match is None else match
+        match = None if line_id is None else self._last(task_id, where, line_id - 1)
+        return self._last(task_id, where, newest) if match is None else match
 
     def _first_error(self, task_id: str, shown: LogFilter, newest: int) -> int | None:
         """Return the first line of level ERROR or above, or the first traceback if it comes earlier."""
         levels = [level for level in ("ERROR", "CRITICAL") if not shown.levels or level in shown.levels]
-        found = self._first(task_id, replace(shown, levels=levels), 0, newest) if levels else None
+        error = self._first(task_id, replace(shown, levels=levels), 0, newest) if levels else None
         traceback = None
         if not shown.search_text:
             printed = replace(shown, search_text=TRACEBACK, regex=False)
-            traceback = self._first(task_id, printed, 0, newest if found is None else found)
-        return min((one for one in (found, traceback) if one is not None), default=None)
+            traceback = self._first(task_id, printed, 0, newest if error is None else error)
+        return min((one for one in (error, traceback) if one is not None), default=None)
 
 
 # -- positions ----------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def _matched(session: Session, task_id: str, where: LogFilter, lines: Sequence[S
     return list(session.scalars(select(t.id).where(*within, *of_lines).order_by(t.id)))
 
 
-def _bins(outline: Outline, found: Outline | None, size: int) -> Bins:
+def _bins(outline: Outline, matches: Outline | None, size: int) -> Bins:
     """`size` counts of each kind, by position."""
     counts = [[0] * size for _ in range(4)]
     total = max(1, outline.total)
@@ -215,8 +215,8 @@ def _bins(outline: Outline, found: Outline | None, size: int) -> Bins:
         for kind, value in zip(counts, (part.lines, part.warnings, part.errors), strict=False):
             kind[at] += value
         start += part.lines
-    for part in found.parts() if found else ():
+    for part in matches.parts() if matches else ():
         middle = part.first + (part.last - part.first) // 2
         at = min(size - 1, outline.roughly(middle) * size // total)
         counts[3][at] += part.lines
-    return Bins(counts[0], counts[1], counts[2], counts[3] if found else None)
+    return Bins(counts[0], counts[1], counts[2], counts[3] if matches else None)

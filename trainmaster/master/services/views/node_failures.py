@@ -55,18 +55,18 @@ class NodeFailureList:
         )
         if workspaces is not None:
             query = query.where(Project.workspace_id.in_(workspaces))
-        found: dict[tuple[str, str], NodeFailures] = {}
+        by_node: dict[tuple[str, str], NodeFailures] = {}
         with self._store.autocommit() as session:
             rows = session.execute(query).all()
-        for trial, cluster, observed, said, explained, at in rows:
+        for trial, cluster, observed, text, explained, at in rows:
             assert at is not None
             nodes = observed.nodes if observed is not None else ()
             # Of a job on several nodes the scheduler does not say which failed: a sentence may.
-            named = [node for node in nodes if node in (said or explained)]
+            named = [node for node in nodes if node in (text or explained)]
             for node in map(str, named or nodes):
-                one = found.setdefault(
-                    (cluster, node), NodeFailures(node, cluster, epoch(at), said or explained, trial)
+                one = by_node.setdefault(
+                    (cluster, node), NodeFailures(node, cluster, epoch(at), text or explained, trial)
                 )
                 one.jobs += 1
                 one.trials.add(trial)
-        return sorted(found.values(), key=lambda one: (-len(one.trials), -one.jobs, one.node))[:MOST_NODES]
+        return sorted(by_node.values(), key=lambda one: (-len(one.trials), -one.jobs, one.node))[:MOST_NODES]

@@ -74,7 +74,7 @@ class RungRaces:
             times = _Times(session, row, goal, search.request_ids, brackets)
             arrivals = search.arrivals(times.reached)
         merged = heapq.merge(
-            *(_events(number, found, times, len(brackets[number].rungs)) for number, found in enumerate(arrivals)),
+            *(_events(number, bracket, times, len(brackets[number].rungs)) for number, bracket in enumerate(arrivals)),
             key=lambda event: event.at,
         )
         return RungRace(goal, brackets, list(merged))
@@ -107,8 +107,8 @@ class _Times:
         """When a report said so; the end of a trial that never did."""
         trial = self.ids.get(number, 0)
         units = self._units[self._bracket_of[number]][rung]
-        found = min((at for at, time in self._reports.get(trial, ()) if time >= units), default=None)
-        return self.ended(trial) if found is None else found
+        first = min((at for at, time in self._reports.get(trial, ()) if time >= units), default=None)
+        return self.ended(trial) if first is None else first
 
     def ended(self, trial: int) -> float:
         stop = self.stops.get(trial)
@@ -129,18 +129,18 @@ def _stops(session: Session, experiment_id: int) -> dict[int, tuple[int, float]]
 def _reports(session: Session, trials: Sequence[int], goal: SearchGoal) -> dict[int, list[tuple[float, float]]]:
     """When each trial reported, and how long it had trained by then in units of the time metric; also what a later
     attempt reported again, since the first report counts."""
-    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    reports: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for trial, pieces in series.blocks(session, trials, Named("validation", goal.metric), goal.units).items():
         for piece in pieces:
             for place, micros in enumerate(piece.times):
                 units = piece.epoch(place)
-                found[trial].append((micros / 1e6, piece.steps[place] if units is None else units))
+                reports[trial].append((micros / 1e6, piece.steps[place] if units is None else units))
     m = METRICS_OF["validation"].c
     value = m.metrics["validation_metrics"][goal.units]
     replaced = select(m.trial_id, m.at, m.steps, value).where(m.archived, m.trial_id.in_(trials))
-    for trial, at, steps, told in session.execute(replaced):
-        found[trial].append((epoch(at), told if isinstance(told, int | float) else steps))
-    return found
+    for trial, at, steps, times in session.execute(replaced):
+        reports[trial].append((epoch(at), times if isinstance(times, int | float) else steps))
+    return reports
 
 
 def _events(bracket: int, arrivals: Sequence[Arrival], times: _Times, rungs: int) -> Iterable[RungEvent]:
@@ -148,17 +148,17 @@ def _events(bracket: int, arrivals: Sequence[Arrival], times: _Times, rungs: int
     where it has written one down."""
     known = {(one.trial, one.rung) for one in arrivals}
     decisions = [_decision(one, (one.trial, one.rung + 1) in known, rungs) for one in arrivals]
-    told = [
+    events = [
         times.ended(times.ids.get(one.trial, 0)) if decision != GOES_ON else times.reached(one.trial, one.rung)
         for one, decision in zip(arrivals, decisions, strict=True)
     ]
     latest = float("inf")
-    for place in range(len(told) - 1, -1, -1):
-        told[place] = min(told[place], latest)
+    for place in range(len(events) - 1, -1, -1):
+        events[place] = min(events[place], latest)
         if decisions[place] != GOES_ON:
-            latest = told[place]
+            latest = events[place]
     now = 0.0
-    for one, decision, at in zip(arrivals, decisions, told, strict=True):
+    for one, decision, at in zip(arrivals, decisions, events, strict=True):
         now = max(now, at)
         trial = times.ids.get(one.trial)
         if trial is not None:

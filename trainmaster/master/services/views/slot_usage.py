@@ -115,11 +115,11 @@ class SlotUsage:
         day = func.date_trunc("day", a.leased_at, "UTC")
         waited = func.avg(func.extract("epoch", a.leased_at - a.created_at))
         query = select(a.pool, day, waited).where(a.leased_at > now() - dt.timedelta(days=30)).group_by(a.pool, day)
-        found: dict[str, list[tuple[dt.date, float]]] = defaultdict(list)
+        waits: dict[str, list[tuple[dt.date, float]]] = defaultdict(list)
         with self._store.autocommit() as session:
             for pool, start, seconds in session.execute(query.order_by(a.pool, day)):
-                found[pool].append((start.date(), float(seconds)))
-        return found
+                waits[pool].append((start.date(), float(seconds)))
+        return waits
 
     def live_attempts(self, workspaces: frozenset[int] | None) -> list[tuple[Allocation, str, Any, Any]]:
         """Attempt that have not ended, with a name, and with the priority and the ports of their experiment or task;

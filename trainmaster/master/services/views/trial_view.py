@@ -110,20 +110,20 @@ def _row(session: Session, trial_id: int) -> tuple[Trial, Experiment, str, int]:
         .join(Project, Project.id == Experiment.project_id)
         .where(Trial.id == trial_id)
     )
-    found = session.execute(query).first()
-    if found is None:
+    row = session.execute(query).first()
+    if row is None:
         raise NotFound(f"There is no trial {trial_id}.")
-    return found[0], found[1], found[2], found[3]
+    return row[0], row[1], row[2], row[3]
 
 
 def _best_checkpoint(session: Session, trial: Trial, experiment: Experiment) -> str | None:
     c = Checkpoint.__table__.c
     metric = c.metric if experiment.smaller_is_better else -c.metric
     query = select(c.uuid).where(c.trial_id == trial.id, c.state == "COMPLETED")
-    found = session.scalar(query.order_by(metric.asc().nulls_last(), c.steps_completed.desc()).limit(1))
-    return None if found is None else str(found)
+    checkpoint = session.scalar(query.order_by(metric.asc().nulls_last(), c.steps_completed.desc()).limit(1))
+    return None if checkpoint is None else str(checkpoint)
 
 
 def _metrics(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found = [(GROUPS.get(key, key), name) for key, values in summary.items() for name in values]
-    return sorted(found)[:MOST_METRICS]
+    metrics = [(GROUPS.get(key, key), name) for key, values in summary.items() for name in values]
+    return sorted(metrics)[:MOST_METRICS]

@@ -19,13 +19,13 @@ class Propagation:
         self._settings = master.settings
         self._experiment_lock = ExperimentLock(master)
 
-    def tell_trials(self, retries: Retries) -> None:
-        """Take one step for each experiment whose trials lag behind; one that has more of them wakes `TELLING`."""
+    def propagate(self, retries: Retries) -> None:
+        """Take one step for each experiment whose trials lag behind; one that has more of them wakes `PROPAGATION`."""
         with self._store.autocommit() as session:
-            due = list(session.scalars(select(Experiment.id).where(Experiment.tell_due).order_by(Experiment.id)))
-        retries.each("telling the trials of experiment", due, lambda number: self._tell(number))
+            due = list(session.scalars(select(Experiment.id).where(Experiment.propagation_due).order_by(Experiment.id)))
+        retries.each("propagating the state of experiment", due, lambda number: self._propagate(number))
 
-    def _tell(self, experiment_id: int) -> None:
+    def _propagate(self, experiment_id: int) -> None:
         with self._experiment_lock.hold(experiment_id) as orchestrator:
-            if orchestrator.row.tell_due:
-                orchestrator.tell_trials()
+            if orchestrator.row.propagation_due:
+                orchestrator.propagate()

@@ -27,7 +27,7 @@ GONE = Outcome(OutcomeKind.PREEMPTED, "It was preempted")
 @pytest.fixture
 def search(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> int:
     """A search with seven trials, all of whose jobs run; three are told at once."""
-    monkeypatch.setattr(experiment_orchestrator, "TOLD_AT_ONCE", 3)
+    monkeypatch.setattr(experiment_orchestrator, "PROPAGATION_BATCH", 3)
     number = attempts.experiment(parse_experiment(CONFIG).to_json())
     with attempts.master.experiment_lock.hold(number) as orchestrator:
         orchestrator.begin()
@@ -62,19 +62,19 @@ def experiment(attempts: Attempts, number: int) -> Experiment:
 
 
 def step(attempts: Attempts) -> None:
-    attempts.master.propagation.tell_trials(Retries())
+    attempts.master.propagation.propagate(Retries())
 
 
 def test_a_pause_is_the_experiments_at_once_and_its_trials_in_steps(attempts: Attempts, search: int) -> None:
     command(attempts, search, lifecycle.Pause())
     assert experiment(attempts, search).state == "PAUSED"
     assert states(attempts, search) == {"PAUSED": 3, "ACTIVE": 4}
-    untold = live(attempts, search)[-1]
-    attempts.master.endings.end_together(search, {untold.id: GONE})
+    lagging = live(attempts, search)[-1]
+    attempts.master.endings.end_together(search, {lagging.id: GONE})
     assert len(live(attempts, search)) == 6, "one that ends before it is told does not start again"
     step(attempts)
     assert states(attempts, search) == {"PAUSED": 7}
-    assert not experiment(attempts, search).tell_due
+    assert not experiment(attempts, search).propagation_due
     assert {one.preempt_reason for one in live(attempts, search)} == {"the experiment was paused"}
     step(attempts)
     command(attempts, search, lifecycle.Activate())
@@ -88,14 +88,14 @@ def test_who_changes_his_mind_meets_only_those_that_were_told(attempts: Attempts
     command(attempts, search, lifecycle.Pause())
     command(attempts, search, lifecycle.Activate())
     assert states(attempts, search) == {"ACTIVE": 7}
-    assert not experiment(attempts, search).tell_due
+    assert not experiment(attempts, search).propagation_due
     assert sum(one.preempt_at is not None for one in live(attempts, search)) == 3
 
 
 def test_a_kill_overtakes_a_cancel_and_ends_all(attempts: Attempts, search: int) -> None:
     command(attempts, search, lifecycle.Cancel())
     command(attempts, search, lifecycle.Kill())
-    while experiment(attempts, search).tell_due:
+    while experiment(attempts, search).propagation_due:
         step(attempts)
     assert states(attempts, search) == {"STOPPING_KILLED": 7}
     assert all(one.kill_at for one in live(attempts, search))
@@ -112,7 +112,7 @@ def test_a_kill_of_what_no_scheduler_has_ends_in_steps(attempts: Attempts, searc
     command(attempts, search, lifecycle.Kill())
     assert states(attempts, search) == {"CANCELED": 3, "ACTIVE": 4}
     assert experiment(attempts, search).live_trials == 4
-    while experiment(attempts, search).tell_due:
+    while experiment(attempts, search).propagation_due:
         step(attempts)
     row = experiment(attempts, search)
     assert (row.state, row.reason, row.live_trials) == (State.CANCELED, "the experiment was killed", 0)
