@@ -1,6 +1,6 @@
 """Generates the tables in `docs/compatibility/`: every endpoint and command of Determined 0.38.1, and whether it works.
 
-`python -m tests.support.compatibility` writes them.
+`scripts/generate` writes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILES: dict[str, type[Section]] = {
     "`master.yaml`": MasterConfig,
     "`master.yaml`, `resource_manager` of type `agent`": plugins.load(plugins.DISPATCHERS, "docker").Options,
 }
-MARK = "<!-- made by `python -m tests.support.compatibility` -->"
+MARK = "<!-- made by `scripts/generate` -->"
 # Paths that trainings are about, by the words that follow `/api/v1`.
 OF_TRAININGS = re.compile(
     r"/api/v1/(allocations|checkpoints?|experiments?|jobs?|metrics|models?|preview|runs|trials?)\b"

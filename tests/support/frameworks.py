@@ -1,6 +1,6 @@
 """Trains with each framework in jobs of each cluster, and records the results.
 
-`docs/frameworks.md` has a table made from the record (`python -m tests.support.frameworks_page`). A training that ran
+`docs/frameworks.md` has a table made from the record (`scripts/generate`). A training that ran
 is compared with it; where something has changed, TRAINMASTER_RECORD=1 in the environment writes it anew.
 """
 
@@ -208,5 +208,5 @@ def check_record(master: Master, number: int, training: Training, *, scheduler: 
             file.write("\n")
             file.truncate()
     assert row in rows, (
-        f"{row} is not in {RECORD}: run with TRAINMASTER_RECORD=1, then `python -m tests.support.frameworks_page`"
+        f"{row} is not in {RECORD}: run with TRAINMASTER_RECORD=1, then `scripts/generate`"
     )
