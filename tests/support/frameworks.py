@@ -207,6 +207,4 @@ def check_record(master: Master, number: int, training: Training, *, scheduler: 
             json.dump(sorted(rows, key=lambda one: json.dumps(one)), file, indent=1)
             file.write("\n")
             file.truncate()
-    assert row in rows, (
-        f"{row} is not in {RECORD}: run with TRAINMASTER_RECORD=1, then `scripts/generate`"
-    )
+    assert row in rows, f"{row} is not in {RECORD}: run with TRAINMASTER_RECORD=1, then `scripts/generate`"
