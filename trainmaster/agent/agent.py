@@ -197,7 +197,7 @@ class Agent:
         # Read before the engine is asked: only this thread begins actions, so a job without one stays as the engine
         # then shows it. In the other order a container that has just been started would look as if it were gone.
         with self._lock:
-            found = dict(self._notes)
+            states = dict(self._notes)
         try:
             containers = self._engine.containers()
         except EngineAway:
@@ -207,14 +207,16 @@ class Agent:
             self._outages.append((self._missed_at - JUST_STOPPED, time.time()))
             self._missed_at = None
         for token in self._folders.known():
-            found.setdefault(token, Local(token))
-        for seen in containers:
-            note = found.get(seen.token, Local(seen.token))
-            ended = seen.finished_at if seen.ended else None
+            states.setdefault(token, Local(token))
+        for container in containers:
+            note = states.get(container.token, Local(container.token))
+            ended = container.finished_at if container.ended else None
             interrupted = ended is not None and any(since <= ended <= until for since, until in self._outages)
             killed = Delivery.KILL in note.delivered or Delivery.TERMINATE in note.delivered
-            found[seen.token] = replace(note, seen=seen, interrupted=interrupted and not killed and not seen.oom)
-        return {token: replace(note, started=self._folders.started(token)) for token, note in found.items()}
+            states[container.token] = replace(
+                note, seen=container, interrupted=interrupted and not killed and not container.oom
+            )
+        return {token: replace(note, started=self._folders.started(token)) for token, note in states.items()}
 
     # -- waiting ---------------------------------------------------------------------------------------------
 

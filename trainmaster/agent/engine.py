@@ -58,8 +58,8 @@ class Engine:
     def facts(self) -> tuple[str, int]:
         """Return the folder of Docker's own data, and the host's memory in bytes."""
         with _engine_errors():
-            found = self._api().info()
-            return str(found["DockerRootDir"]), int(found["MemTotal"])
+            info = self._api().info()
+            return str(info["DockerRootDir"]), int(info["MemTotal"])
 
     def pid(self, container: str) -> int:
         """Return the host's process id of the container's first process; 0 when it has none."""
@@ -77,14 +77,14 @@ class Engine:
         for entry in listed:
             if LABEL_TOKEN not in entry["Labels"]:
                 continue
-            seen = self._inspected.get(entry["Id"])
-            if seen is None and (seen := self._inspect(entry["Id"])) is None:
+            inspected = self._inspected.get(entry["Id"])
+            if inspected is None and (inspected := self._inspect(entry["Id"])) is None:
                 continue
-            if seen.ended:
-                self._inspected[entry["Id"]] = seen
-            containers.append(seen)
+            if inspected.ended:
+                self._inspected[entry["Id"]] = inspected
+            containers.append(inspected)
         known = {entry["Id"] for entry in listed}
-        self._inspected = {key: seen for key, seen in self._inspected.items() if key in known}
+        self._inspected = {key: inspected for key, inspected in self._inspected.items() if key in known}
         return containers
 
     def _inspect(self, container: str) -> ListedContainer | None:

@@ -159,11 +159,11 @@ class Folders:
 
 def _taken_out(path: Path) -> bytes | None:
     try:
-        found = path.read_bytes()
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
     path.unlink()
-    return found
+    return content
 
 
 def _opened(folder: Path, names: list[str], owner: int | None) -> list[Item]:

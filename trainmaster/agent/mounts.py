@@ -79,12 +79,12 @@ class Sources:
         """Return the container paths at which the process sees something else than what was opened. Empty when it has
         ended, or when this account may not inspect it."""
         try:
-            seen = _asked(_LOOK, {"pid": pid, "paths": list(self.opened)})
+            now = _asked(_LOOK, {"pid": pid, "paths": list(self.opened)})
         except (subprocess.SubprocessError, OSError, ValueError):
             return []
         return [
             path
-            for (path, identity), there in zip(self.opened.items(), seen, strict=True)
+            for (path, identity), there in zip(self.opened.items(), now, strict=True)
             if there is not None and tuple(there) != identity
         ]
 
@@ -100,20 +100,20 @@ class Mounts:
 
     def open(self, binds: Sequence[Bind], account: ContainerUser) -> Sources:
         """Open the sources of a container's mounts as the job's account. Raises ContainerError."""
-        found = _opened([bind.host_path for bind in binds], account) if binds else []
+        sources = _opened([bind.host_path for bind in binds], account) if binds else []
         real: list[Bind] = []
         opened: dict[str, tuple[int, int]] = {}
-        for bind, seen in zip(binds, found, strict=True):
-            if isinstance(seen, str):
+        for bind, source in zip(binds, sources, strict=True):
+            if isinstance(source, str):
                 raise ContainerError(
                     f"bind_mounts: {bind.host_path} cannot be opened by {account.name}, the account of this job "
-                    f"on this host: {seen}.",
+                    f"on this host: {source}.",
                     Blame.JOB,
                 )
-            if why := self._objection(seen.path):
+            if why := self._objection(source.path):
                 raise ContainerError(f"bind_mounts: {bind.host_path} {why}.", Blame.JOB)
-            real.append(replace(bind, host_path=seen.path))
-            opened[os.path.normpath(bind.container_path)] = (seen.device, seen.inode)
+            real.append(replace(bind, host_path=source.path))
+            opened[os.path.normpath(bind.container_path)] = (source.device, source.inode)
         return Sources(real, opened)
 
     def _objection(self, path: str) -> str | None:

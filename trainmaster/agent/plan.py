@@ -81,19 +81,19 @@ def plan(orders: Orders, local: Mapping[str, Local]) -> list[Action]:
 
 
 def _about(order: ContainerOrder, known: Local) -> Iterable[Action]:
-    seen = known.seen
-    if seen is None:
+    container = known.seen
+    if container is None:
         state = state_of(known, order)
         if state is ContainerState.PREPARING and not STOPS & set(order.deliver):
             yield Action(ActionKind.START, order.token, order)
         elif state is ContainerState.GONE and not known.handed_in:
             yield Action(ActionKind.HAND_IN, order.token, order)
-    elif seen.job_id != order.job_id:
+    elif container.job_id != order.job_id:
         return  # the report shows what is here, and the master decides
-    elif seen.status == "created":
+    elif container.status == "created":
         if not known.failure and not STOPS & set(order.deliver):
             yield Action(ActionKind.START, order.token, order)
-    elif seen.ended:
+    elif container.ended:
         if not known.handed_in:
             yield Action(ActionKind.HAND_IN, order.token, order)
     else:
@@ -123,13 +123,13 @@ def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport
     reports = []
     for token in sorted({*local, *ordered}):
         known, order = local.get(token, Local(token)), ordered.get(token)
-        seen = known.seen
+        container = known.seen
         if order is None and known.busy:
             continue  # it is being removed
         # While an action for it is under way, its container may be starting at this moment.
         stopped = order is not None and not known.busy and bool(STOPS & set(order.deliver))
         # Files of a container that is no longer wanted: reported, or they would never be removed.
-        never = order is None and seen is None and not known.started and not known.failure
+        never = order is None and container is None and not known.started and not known.failure
         state = ContainerState.GONE if never else state_of(known, order)
         failure, blame = known.failure, known.blame
         if stopped and state is ContainerState.PREPARING:
@@ -137,18 +137,18 @@ def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport
         reports.append(
             ContainerReport(
                 token=token,
-                job_id=seen.job_id if seen else order.job_id if order else known.started or "",
-                node_rank=seen.node_rank if seen else order.node_rank if order else 0,
-                num_nodes=seen.num_nodes if seen else order.num_nodes if order else 1,
-                slot_ids=seen.slot_ids if seen else order.slot_ids if order else (),
+                job_id=container.job_id if container else order.job_id if order else known.started or "",
+                node_rank=container.node_rank if container else order.node_rank if order else 0,
+                num_nodes=container.num_nodes if container else order.num_nodes if order else 1,
+                slot_ids=container.slot_ids if container else order.slot_ids if order else (),
                 state=state,
-                container_id=seen.id if seen else "",
-                exit_code=seen.exit_code if seen else None,
-                oom=bool(seen and seen.oom),
+                container_id=container.id if container else "",
+                exit_code=container.exit_code if container else None,
+                oom=bool(container and container.oom),
                 message=failure or _message(known, state),
                 blame=Blame.HOST if known.interrupted and state is ContainerState.EXITED else blame,
-                started_at=seen.started_at if seen else None,
-                finished_at=seen.finished_at if seen else None,
+                started_at=container.started_at if container else None,
+                finished_at=container.finished_at if container else None,
                 delivered=tuple(sorted(known.delivered)),
                 handed_in=known.handed_in or state is ContainerState.FAILED,
             )

@@ -28,10 +28,10 @@ def login_for(image: str, secret: bytes | None) -> dict[str, str] | None:
     if server and _host(server) != registry_of(image):
         log.info("the login for %s is not used for %s, which is in another registry", _host(server), image)
         return None
-    found = {key: given[key] for key in _KEPT if given.get(key)}
-    if "username" not in found and (pair := _pair(given.get("auth", ""))) is not None:
-        found["username"], found["password"] = pair
-    return {**found, "serveraddress": server or registry_of(image)} if found else None
+    login = {key: given[key] for key in _KEPT if given.get(key)}
+    if "username" not in login and (pair := _pair(given.get("auth", ""))) is not None:
+        login["username"], login["password"] = pair
+    return {**login, "serveraddress": server or registry_of(image)} if login else None
 
 
 def registry_of(image: str) -> str:

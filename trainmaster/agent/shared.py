@@ -32,12 +32,12 @@ class SharedFiles:
 
     def standing(self, wanted: Mapping[str, str]) -> list[str]:
         """Return which of the files, given as name -> SHA-256, are here and whole. They stay for UNUSED seconds."""
-        found = []
+        names = []
         for name, sha256 in wanted.items():
             if _is_valid(name, sha256) and _digest(self.folder(sha256) / name) == sha256:
                 os.utime(self.folder(sha256))
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     def take(self, job: Path, wanted: Mapping[str, str]) -> None:
         """Move the files out of a new job folder, if they came with it, and leave links to them. Raises BadArchive,

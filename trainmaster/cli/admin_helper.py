@@ -59,7 +59,7 @@ def _show(args: argparse.Namespace, read: Read) -> int:
     if path := next((needs.path for _, needs in managers if not set(needs.path.split(":")) <= usual), None):
         environment["PATH"] = path
     # On a machine that has the scheduler's commands; elsewhere the helper looks for them itself.
-    programs = {name: found for name in helper.PROGRAMS if (found := shutil.which(name, path=helper.SITES))}
+    programs = {name: location for name in helper.PROGRAMS if (location := shutil.which(name, path=helper.SITES))}
     for _, needs in managers:
         programs.update(needs.commands)
     program = next((needs.program for _, needs in managers if needs.program != HELPER), HELPER)

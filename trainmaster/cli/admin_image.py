@@ -75,10 +75,10 @@ def add_to(parser: argparse.ArgumentParser, read: Read) -> None:
 
 
 def days(text: str) -> float:
-    found = float(text)
-    if not 0 <= found < 100_000:
+    number = float(text)
+    if not 0 <= number < 100_000:
         raise ValueError(text)
-    return found * DAY
+    return number * DAY
 
 
 def _add_replace(parser: argparse.ArgumentParser) -> None:

@@ -77,13 +77,13 @@ def _show(args: argparse.Namespace) -> int:
 
     path = args.folder.absolute() / authority.CERT
     try:
-        found = read_certificate(str(path))
+        certificate = read_certificate(str(path))
     except BadCertificate as error:
         return _fail(str(error))
     pem = path.read_text()
     print(f"certificate: {path}")
-    print(f"names: {', '.join(found.names)}")
-    print(f"valid until: {found.ends:%Y-%m-%d %H:%M} UTC")
+    print(f"names: {', '.join(certificate.names)}")
+    print(f"valid until: {certificate.ends:%Y-%m-%d %H:%M} UTC")
     print(f"SHA-256 fingerprint: {fingerprint(pem[: pem.index(_END) + len(_END)] + chr(10))}")
     return 0
 

@@ -150,22 +150,22 @@ def _serve(args: argparse.Namespace) -> int:
 
 def _key(path: Path | None, *, needed: bool) -> str:
     """Return the key of the master's agents; empty where there is none and it is not `needed`. Raises CannotRun."""
-    found = os.environ.pop(TOKEN_VARIABLE, "").strip()
+    key = os.environ.pop(TOKEN_VARIABLE, "").strip()
     if path is not None:
         try:
-            found = path.read_text().strip()
+            key = path.read_text().strip()
         except OSError as error:
             if needed:
                 raise CannotRun(f"--token-file {path} cannot be read: {error.strerror}.") from None
             return ""
-    if not found and not needed:
+    if not key and not needed:
         return ""
-    if len(found) < MIN_TOKEN or not found.isascii() or not found.isprintable():
+    if len(key) < MIN_TOKEN or not key.isascii() or not key.isprintable():
         raise CannotRun(
             f"The key of the master's agents is missing: copy the file agent-token from the master's jobs folder, and "
             f"name it with --token-file, or set {TOKEN_VARIABLE}. It is needed once."
         )
-    return found
+    return key
 
 
 def _addresses(url: str) -> tuple[str, ...]:

@@ -45,8 +45,8 @@ def _status(task: dict[str, object]) -> int:
 
 def _describe(args: argparse.Namespace) -> None:
     master = connect(args)
-    found = master.tasks.get("command", master.tasks.find("command", args.task_id))
-    del found["config"]
+    task = master.tasks.get("command", master.tasks.find("command", args.task_id))
+    del task["config"]
     names = {workspace["id"]: workspace["name"] for workspace in master.organisation.workspaces()}
-    found |= {"state": found["state"].removeprefix("STATE_"), "workspaceName": names.get(found["workspaceId"], "")}
-    render.show(args, list(COLUMNS), [[found[column] for column in COLUMNS]], found)
+    task |= {"state": task["state"].removeprefix("STATE_"), "workspaceName": names.get(task["workspaceId"], "")}
+    render.show(args, list(COLUMNS), [[task[column] for column in COLUMNS]], task)

@@ -62,9 +62,9 @@ def _set(args: argparse.Namespace) -> None:
         raise ClientError(f"{args.config_file} cannot be read: {error}.") from None
     http = session(args)
     workspace_id, name = _where(args, http)
-    found = Policies(http).put_policies(WORKLOADS[args.workload_type], text, workspace_id)
+    policies = Policies(http).put_policies(WORKLOADS[args.workload_type], text, workspace_id)
     print(f"Set the {args.workload_type} policies of {name}:")
-    print(render.yaml(found), end="")
+    print(render.yaml(policies), end="")
 
 
 def _delete(args: argparse.Namespace) -> None:

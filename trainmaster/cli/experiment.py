@@ -144,13 +144,13 @@ def _list(args: argparse.Namespace) -> None:
 
 def _find(args: argparse.Namespace) -> None:
     columns = [name.strip() for name in args.columns.split(",") if name.strip()]
-    found = connect(args).find(
+    experiments = connect(args).find(
         " ".join(args.filter), sort=args.sort, columns=columns or FOUND_COLUMNS, limit=args.limit
     )
     headers = list(dict.fromkeys(["id", *(columns or FOUND_COLUMNS)]))
     times = {name for name in headers if name in ("started", "ended")}
-    rows = [[_moment(row[name]) if name in times else row[name] for name in headers] for row in found]
-    render.show(args, headers, rows, [{name: row[name] for name in headers} for row in found])
+    rows = [[_moment(row[name]) if name in times else row[name] for name in headers] for row in experiments]
+    render.show(args, headers, rows, [{name: row[name] for name in headers} for row in experiments])
 
 
 def _moment(seconds: float | None) -> render.Moment:

@@ -66,11 +66,11 @@ def _operation(text: str) -> tuple[str, str, Any]:
     """Parse ID.KEY=VALUE; keys may have underscores, as in Determined's client. Raises UsageError."""
     what, equals, value = text.partition("=")
     job_id, _, key = what.rpartition(".")
-    found = BATCH.get(key.replace("_", "-"))
-    if not equals or not job_id or found is None:
+    operation = BATCH.get(key.replace("_", "-"))
+    if not equals or not job_id or operation is None:
         raise UsageError(f"{text!r} is not ID.KEY=VALUE with a KEY of {', '.join(BATCH)}")
     try:
-        return job_id, found[0], found[1](value)
+        return job_id, operation[0], operation[1](value)
     except ValueError:
         raise UsageError(f"{text!r}: {value!r} is not a number") from None
 

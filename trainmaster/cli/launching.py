@@ -63,19 +63,19 @@ def launch(master: Master, kind: Kind, args: argparse.Namespace, **more: Any) ->
 
 def configuration(args: argparse.Namespace) -> dict[str, Any]:
     """Return the configuration file with the options merged over it. Raises ClientError, UsageError."""
-    found = read_mapping(args.config_file) if args.config_file else {}
+    config = read_mapping(args.config_file) if args.config_file else {}
     if args.config:
-        found = _overridden(found, args.config)
+        config = _overridden(config, args.config)
     for volume in getattr(args, "volume", ()):
         host, colon, container = volume.partition(":")
         if not colon or not host or not container:
             raise UsageError(f"{volume!r} is not HOST_PATH:CONTAINER_PATH")
-        mounts = found.setdefault("bind_mounts", [])
+        mounts = config.setdefault("bind_mounts", [])
         mounts.append({"host_path": host, "container_path": container})
-    return found
+    return config
 
 
-def _overridden(found: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+def _overridden(config: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     import json
 
     from trainmaster.config.messages import ConfigError
@@ -83,7 +83,7 @@ def _overridden(found: dict[str, Any], overrides: Sequence[str]) -> dict[str, An
     from trainmaster.config.source import read
 
     try:
-        document = read(json.dumps(found), "--config")
+        document = read(json.dumps(config), "--config")
         override(document, overrides)
     except ConfigError as error:
         raise ClientError(str(error)) from None
@@ -130,18 +130,18 @@ def _list(args: argparse.Namespace, kind: Kind) -> None:
     master = connect(args)
     home = master.organisation.workspace(args.workspace_name)["id"] if args.workspace_name else 0
     users = [] if args.all else [str(master.whoami()["username"])]
-    found = master.tasks.list(kind, users=users, workspace_id=home)
-    names = {workspace["id"]: workspace["name"] for workspace in master.organisation.workspaces()} if found else {}
-    for task in found:
+    tasks = master.tasks.list(kind, users=users, workspace_id=home)
+    names = {workspace["id"]: workspace["name"] for workspace in master.organisation.workspaces()} if tasks else {}
+    for task in tasks:
         task["state"] = task["state"].removeprefix("STATE_")
         task["workspaceName"] = names.get(task["workspaceId"], "")
-    found.sort(key=lambda task: str(task[args.sort_by]), reverse=args.order_by == "desc")
+    tasks.sort(key=lambda task: str(task[args.sort_by]), reverse=args.order_by == "desc")
     if args.quiet:
-        for task in found:
+        for task in tasks:
             print(task["id"])
         return
     columns = [*COLUMNS[:4], "experimentIds", "trialIds", *COLUMNS[4:]] if kind == "tensorboard" else list(COLUMNS)
-    render.show(args, columns, [[task[column] for column in columns] for task in found], found)
+    render.show(args, columns, [[task[column] for column in columns] for task in tasks], tasks)
 
 
 def _config(args: argparse.Namespace, kind: Kind) -> None:

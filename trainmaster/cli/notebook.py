@@ -47,9 +47,9 @@ def _open(args: argparse.Namespace) -> None:
 
 def show(master: Master, args: argparse.Namespace, kind: Kind, task_id: str) -> None:
     """Wait until a task's service answers, print its address and open it in a browser. Raises ClientError."""
-    found = master.tasks.get(kind, task_id)
+    task = master.tasks.get(kind, task_id)
     master.tasks.wait_ready(task_id, notice=say)
-    address = f"{master.url}{checked_path(found['serviceAddress'])}"
+    address = f"{master.url}{checked_path(task['serviceAddress'])}"
     print(address, flush=True)
     if not args.no_browser:
         import webbrowser

@@ -86,7 +86,7 @@ def _link(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    found = [user for user in connect(args).users() if args.all or user["active"]]
+    users = [user for user in connect(args).users() if args.all or user["active"]]
     headers = ["User Id", "Username", "Display Name", "Admin", "Active", "Remote"]
-    rows = [[u["id"], u["username"], u.get("displayName"), u["admin"], u["active"], u["remote"]] for u in found]
-    render.show(args, headers, rows, found)
+    rows = [[u["id"], u["username"], u.get("displayName"), u["admin"], u["active"], u["remote"]] for u in users]
+    render.show(args, headers, rows, users)

@@ -127,15 +127,15 @@ def _change_password(args: argparse.Namespace) -> None:
     """Change a password. At a terminal, users are asked for their own old password; in a pipe it is not needed."""
     master = Users(session(args))
     me = master.me()
-    found = master.user(args.target_user) if args.target_user else me
+    user = master.user(args.target_user) if args.target_user else me
     old = None
-    if sys.stdin.isatty() and found["id"] == me["id"]:
+    if sys.stdin.isatty() and user["id"] == me["id"]:
         import getpass
 
-        old = getpass.getpass(f"Old password for user '{found['username']}': ")
-    master.set_password(found["id"], _asked(found["username"]), old=old, end_tokens=args.end_tokens)
+        old = getpass.getpass(f"Old password for user '{user['username']}': ")
+    master.set_password(user["id"], _asked(user["username"]), old=old, end_tokens=args.end_tokens)
     tokens = " and their access tokens" if args.end_tokens else ""
-    print(f"Changed the password of user '{found['username']}'; their other sessions{tokens} have ended")
+    print(f"Changed the password of user '{user['username']}'; their other sessions{tokens} have ended")
 
 
 def _edit(args: argparse.Namespace) -> None:

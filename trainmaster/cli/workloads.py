@@ -35,8 +35,8 @@ def table(loads: Iterable[tuple[int, Load]], *, training: bool, trials: bool) ->
             columns[kind][f"{kind} {name}"] = None
     metrics = [*columns["training"], *columns["validation"]]
     headers = ["# of Batches", "Report Time", *metrics, "Checkpoint", "Checkpoint UUID"]
-    found: list[list[Any]] = []
+    lines: list[list[Any]] = []
     for (trial_id, batches), row in sorted(rows.items()):
         cells = [batches, render.Moment(row["time"] or ""), *(row.get(name) for name in metrics)]
-        found.append([*([trial_id] if trials else []), *cells, row.get("checkpoint"), row.get("uuid")])
-    return (["Trial ID", *headers] if trials else headers), found
+        lines.append([*([trial_id] if trials else []), *cells, row.get("checkpoint"), row.get("uuid")])
+    return (["Trial ID", *headers] if trials else headers), lines

@@ -139,15 +139,15 @@ def _list_pools(args: argparse.Namespace) -> None:
 
 def _list_members(args: argparse.Namespace) -> None:
     http = session(args)
-    found = Users(http).members(Organisation(http).workspace(args.workspace_name)["id"])
-    users = {user["id"]: user["username"] for user in found["usersAssignedDirectly"]}
-    groups = {group["groupId"]: group["name"] for group in found["groups"]}
+    members = Users(http).members(Organisation(http).workspace(args.workspace_name)["id"])
+    users = {user["id"]: user["username"] for user in members["usersAssignedDirectly"]}
+    groups = {group["groupId"]: group["name"] for group in members["groups"]}
     rows = []
-    for entry in found["assignments"]:
+    for entry in members["assignments"]:
         role = entry["role"]["name"]
         rows += [[groups[one["groupId"]], "G", role] for one in entry["groupRoleAssignments"]]
         rows += [[users[one["userId"]], "U", role] for one in entry["userRoleAssignments"]]
-    render.show(args, ["User/Group Name", "User/Group", "Role Name"], rows, found)
+    render.show(args, ["User/Group Name", "User/Group", "Role Name"], rows, members)
 
 
 def _create(args: argparse.Namespace) -> None:

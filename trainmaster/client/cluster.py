@@ -172,8 +172,8 @@ class ClusterView(Resource):
         """
         place = {"around": around, "at": at, "share": share, "find": find or None, "from": start}
         query = {**place, "before": before, "after": after, "bins": bins, **where}
-        found: Any = self._http.request("GET", f"/api/x1/tasks/{word(task_id)}/log", query=query)
-        window: wire.LogWindow = found
+        answer: Any = self._http.request("GET", f"/api/x1/tasks/{word(task_id)}/log", query=query)
+        window: wire.LogWindow = answer
         return window
 
     def usage(self, after: str, before: str) -> list[Json]:

@@ -80,22 +80,22 @@ def collect(
     Raises ClientError for a missing path, for two entries of one name, for a file that cannot be read, and for too many
     bytes (naming the largest file).
     """
-    found = list(_walk(root, "")) if root is not None else []
+    files = list(_walk(root, "")) if root is not None else []
     for include in includes:
-        found += _walk(include, include.resolve().name)
-    _check(found, limit)
-    return ContextFolder(tuple(found))
+        files += _walk(include, include.resolve().name)
+    _check(files, limit)
+    return ContextFolder(tuple(files))
 
 
-def _check(found: Sequence[ContextFile], limit: Callable[[], int]) -> None:
+def _check(files: Sequence[ContextFile], limit: Callable[[], int]) -> None:
     names: set[str] = set()
-    for file in found:
+    for file in files:
         if file.name in names and "/" not in file.name:
             raise ClientError(f"Two files to send are called {file.name}; rename one, or leave out its --include.")
         names.add(file.name)
-    total = sum(file.size for file in found)
+    total = sum(file.size for file in files)
     if total > LIMIT and total > (accepted := limit()):
-        largest = max(found, key=lambda file: file.size)
+        largest = max(files, key=lambda file: file.size)
         raise ClientError(
             f"The files to send have {_megabytes(total)} MB; the master accepts {accepted // 2**20} MB. The largest is "
             f"{largest.name} ({_megabytes(largest.size)} MB): list what the training does not need in .detignore."
@@ -146,47 +146,47 @@ def _unreadable(error: OSError) -> NoReturn:
 
 def _found(path: Path, name: str) -> ContextFile:
     try:
-        seen = path.stat()
+        status = path.stat()
     except OSError as error:
         _unreadable(error)
     if not (path.is_dir() or path.is_file()):
         raise ClientError(f"{path} is neither a file nor a folder and cannot be sent; name it in .detignore.")
-    size = 0 if path.is_dir() else seen.st_size
-    return ContextFile(path, name, path.is_dir(), seen.st_mode & 0o777, int(seen.st_mtime), size)
+    size = 0 if path.is_dir() else status.st_size
+    return ContextFile(path, name, path.is_dir(), status.st_mode & 0o777, int(status.st_mtime), size)
 
 
-def _head(found: ContextFile) -> dict[str, Any]:
+def _head(file: ContextFile) -> dict[str, Any]:
     """Return an entry without its content."""
     return {
-        "path": found.name,
-        "type": FOLDER if found.is_folder else REGULAR,
-        "mode": found.mode,
-        "mtime": str(found.modified),
+        "path": file.name,
+        "type": FOLDER if file.is_folder else REGULAR,
+        "mode": file.mode,
+        "mtime": str(file.modified),
         "uid": 0,
         "gid": 0,
     }
 
 
-def _opened(found: ContextFile, *, first: bool) -> bytes:
+def _opened(file: ContextFile, *, first: bool) -> bytes:
     """Return an entry as JSON, up to the opening quotation mark of its content."""
-    return (b"" if first else b",") + json.dumps({**_head(found), "content": ""}).encode()[:-2]
+    return (b"" if first else b",") + json.dumps({**_head(file), "content": ""}).encode()[:-2]
 
 
-def _pieces(found: ContextFile) -> Iterator[bytes]:
+def _pieces(entry: ContextFile) -> Iterator[bytes]:
     """Return the content in base64. Raises ClientError for a file that cannot be read, or whose size has changed."""
-    if found.is_folder:
+    if entry.is_folder:
         return
     try:
-        with found.path.open("rb") as file:
-            left = found.size
+        with entry.path.open("rb") as file:
+            left = entry.size
             while left:
                 piece = _read(file, min(left, PIECE))
                 if not piece:
-                    raise ClientError(f"{found.path} became shorter while it was sent; try again.")
+                    raise ClientError(f"{entry.path} became shorter while it was sent; try again.")
                 left -= len(piece)
                 yield base64.b64encode(piece)
             if file.read(1):
-                raise ClientError(f"{found.path} became longer while it was sent; try again.")
+                raise ClientError(f"{entry.path} became longer while it was sent; try again.")
     except OSError as error:
         _unreadable(error)
 

@@ -34,14 +34,14 @@ def folder() -> Path:
 def active_user(url: str) -> str | None:
     """Return the user who logged in last. Raises ClientError when the store cannot be read, as do the functions
     below."""
-    found: str | None = _read()["masters"].get(url, {}).get("active_user")
-    return found
+    user: str | None = _read()["masters"].get(url, {}).get("active_user")
+    return user
 
 
 def token(url: str, user: str) -> str | None:
     """Return the stored session token of `user`; None if there is none."""
-    found: str | None = _read()["masters"].get(url, {}).get("tokens", {}).get(user)
-    return found
+    token_of_user: str | None = _read()["masters"].get(url, {}).get("tokens", {}).get(user)
+    return token_of_user
 
 
 def users(url: str) -> list[str]:
@@ -66,8 +66,8 @@ def forget(url: str, user: str) -> None:
 
 def mark(url: str, user: str) -> str:
     """Return the mark that an earlier log-in of `user` returned; empty if there was none."""
-    found = _marks().get(url)
-    return str(found.get(user) or "") if isinstance(found, dict) else ""
+    mark_of_file = _marks().get(url)
+    return str(mark_of_file.get(user) or "") if isinstance(mark_of_file, dict) else ""
 
 
 def remember_mark(url: str, user: str, mark: str) -> None:
@@ -121,16 +121,16 @@ def _read() -> dict[str, Any]:
 
 def _canonical(masters: dict[str, Any]) -> dict[str, Any]:
     """Return the masters of a version 1 store, which has addresses as users wrote them."""
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for address, entry in masters.items():
         try:
-            kept = found.setdefault(canonical_url(address), {"tokens": {}})
+            kept = merged.setdefault(canonical_url(address), {"tokens": {}})
         except ClientError:
             continue
         kept["tokens"] |= entry.get("tokens") or {}
         if entry.get("active_user"):
             kept.setdefault("active_user", entry["active_user"])
-    return found
+    return merged
 
 
 @contextmanager

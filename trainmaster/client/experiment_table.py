@@ -30,17 +30,17 @@ class ExperimentTable(Resource):
         Raises:
             APIError: The line, the order or a column cannot be read.
         """
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         while True:
-            size = _AT_ONCE if limit is None else min(_AT_ONCE, limit - len(found))
+            size = _AT_ONCE if limit is None else min(_AT_ONCE, limit - len(rows))
             query = {
                 "filter": line,
                 "sort": sort,
                 "columns": ",".join(columns),
-                "offset": len(found),
+                "offset": len(rows),
                 "limit": size,
             }
             answer = self._http.request("GET", "/api/x1/experiments/table", query=query)
-            found += [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
-            if not answer["rows"] or len(found) >= min(answer["total"], limit or answer["total"]):
-                return found
+            rows += [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
+            if not answer["rows"] or len(rows) >= min(answer["total"], limit or answer["total"]):
+                return rows

@@ -47,11 +47,11 @@ def ignored(path: str, is_folder: bool, rules: Sequence[IgnoreRule]) -> bool:
     """Whether the last matching rule excludes a path. `path` is relative, with slashes; callers check its folders
     first."""
     parts = path.split("/")
-    found = False
+    is_ignored = False
     for rule in rules:
         if rule.matches(parts, is_folder):
-            found = not rule.negated
-    return found
+            is_ignored = not rule.negated
+    return is_ignored
 
 
 def _match(path: Sequence[str], pattern: Sequence[re.Pattern[str] | None]) -> bool:
@@ -67,27 +67,27 @@ def _match(path: Sequence[str], pattern: Sequence[re.Pattern[str] | None]) -> bo
 
 def _expression(part: str) -> str:
     """Return the glob of one part as a regular expression."""
-    found, i = "", 0
+    expression, i = "", 0
     while i < len(part):
         char = part[i]
         i += 1
         if char == "*":
-            found += ".*"
+            expression += ".*"
         elif char == "?":
-            found += "."
+            expression += "."
         elif char == "\\" and i < len(part):
-            found += re.escape(part[i])
+            expression += re.escape(part[i])
             i += 1
         elif char == "[" and (end := _end_of_set(part, i)) is not None:
             inside = part[i:end]
             negated = inside[0] in "!^"
             inside = inside[1:] if negated else inside
             escaped = re.sub(r"([\[\]&~|^])", r"\\\1", re.sub(r"\\(?![\\\]\-^!])", r"\\\\", inside))
-            found += f"[{'^' if negated else ''}{escaped}]"
+            expression += f"[{'^' if negated else ''}{escaped}]"
             i = end + 1
         else:
-            found += re.escape(char)
-    return f"(?s:{found})"
+            expression += re.escape(char)
+    return f"(?s:{expression})"
 
 
 def _end_of_set(part: str, start: int) -> int | None:

@@ -177,7 +177,7 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         wanted = json.dumps(written(where, archived=archived))
         body = {"filter": wanted, "sort": sort, "projectId": project_id, "limit": limit}
         experiments = self._http.request("POST", "/api/v1/experiments-search", body=body)["experiments"]
-        return [Experiment.parse(one["experiment"], master=self) for one in experiments]
+        return [Experiment.parse(experiment["experiment"], master=self) for experiment in experiments]
 
     def pause(self, experiment_id: int) -> None:
         """Pause an experiment: its trials save their work and release their resources.

@@ -78,8 +78,8 @@ class ModelRegistry(Resource):
             NoSuchThing: There is no such model.
             NotAllowed: The caller may not change it.
         """
-        found: wire.Model = self._patch(f"models/{word(model)}", given(**fields))["model"]
-        return found
+        edited: wire.Model = self._patch(f"models/{word(model)}", given(**fields))["model"]
+        return edited
 
     def delete_model(self, name: str) -> None:
         """Delete a model with its versions; the checkpoints stay.

@@ -184,9 +184,9 @@ class Organisation(Resource):
         Raises:
             NoSuchThing: There is no such workspace or project.
         """
-        for found in self.projects(self.workspace(workspace)["id"], name=name):
-            if found["name"] == name:
-                return found
+        for project in self.projects(self.workspace(workspace)["id"], name=name):
+            if project["name"] == name:
+                return project
         raise NoSuchThing(404, f"There is no project {name!r} in the workspace {workspace!r}.")
 
     def create_project(self, workspace_id: int, name: str, **fields: Any) -> wire.Project:

@@ -41,12 +41,12 @@ class Patience:
         MasterUnreachable after `seconds`."""
         while True:
             try:
-                found = read()
+                answer = read()
             except MasterUnreachable as error:
                 self.away(error)
             else:
                 self.back()
-                return found
+                return answer
 
     def away(self, error: MasterUnreachable) -> None:
         """Take note that the master did not answer, and pause before the next try. Raises `error` when the time is

@@ -41,13 +41,13 @@ class Resource:
     def _pages(
         self, path: str, key: str, query: Mapping[str, Any], limit: int, offset: int, everything: bool
     ) -> list[Any]:
-        found: list[Any] = []
+        rows: list[Any] = []
         while True:
             answer = self._http.request("GET", path, query={**query, "limit": limit, "offset": offset})
-            found += answer[key]
+            rows += answer[key]
             page = answer["pagination"]
             if not everything or page["endIndex"] >= page["total"]:
-                return found
+                return rows
             offset = int(page["endIndex"])
 
     def _all(self, path: str, key: str, **query: Any) -> list[Any]:

@@ -133,10 +133,10 @@ class SessionCalls(Resource):
             NoSuchThing: There is no such user.
             NotAllowed: The caller is not an administrator.
         """
-        found = self._http.request("GET", f"/api/v1/users/{word(username)}/by-username")["user"]
+        owner = self._http.request("GET", f"/api/v1/users/{word(username)}/by-username")["user"]
         linked = {"agentUid": uid, "agentUser": user, "agentGid": gid, "agentGroup": group}
         return dict(
-            self._http.request("PATCH", f"/api/v1/users/{found['id']}", body={"agentUserGroup": linked})["user"]
+            self._http.request("PATCH", f"/api/v1/users/{owner['id']}", body={"agentUserGroup": linked})["user"]
         )
 
     def info(self) -> Json:

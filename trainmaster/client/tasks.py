@@ -124,10 +124,10 @@ class Tasks(Resource):
         """
         if len(start) == 36:
             return start
-        found = [str(task["id"]) for task in self.list(kind) if task["id"].startswith(start)]
-        if len(found) == 1:
-            return found[0]
-        many = f"several {kind}s begin" if found else f"no {kind} begins"
+        ids = [str(task["id"]) for task in self.list(kind) if task["id"].startswith(start)]
+        if len(ids) == 1:
+            return ids[0]
+        many = f"several {kind}s begin" if ids else f"no {kind} begins"
         raise ClientError(f"{many[0].upper()}{many[1:]} with {start!r}; `det {kind} list --all` shows them.")
 
     def task(self, task_id: str) -> Json:

@@ -86,8 +86,8 @@ def fingerprint(pem: str) -> str:
 
 def accepted(url: str) -> str | None:
     """Return the certificate that the user has accepted for this address; None if there is none."""
-    found = _read().get(url)
-    return found if isinstance(found, str) else None
+    certificate = _read().get(url)
+    return certificate if isinstance(certificate, str) else None
 
 
 def accept(url: str, pem: str) -> None:

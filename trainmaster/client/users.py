@@ -188,9 +188,9 @@ class Users(Resource):
         Raises:
             NoSuchThing: There is no such role.
         """
-        for found in self.roles():
-            if found["name"] == name:
-                return dict(self._post("roles/search/by-ids", {"roleIds": [found["roleId"]]})["roles"][0])
+        for role in self.roles():
+            if role["name"] == name:
+                return dict(self._post("roles/search/by-ids", {"roleIds": [role["roleId"]]})["roles"][0])
         raise NoSuchThing(404, f"There is no role {name!r}; `det rbac list-roles` shows those there are.")
 
     def permissions(self) -> Json:

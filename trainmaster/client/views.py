@@ -297,16 +297,16 @@ def _read(kind: type[T], answer: Mapping[str, Any]) -> T:
 def _fields(kind: Any) -> list[tuple[str, str, Any]]:
     """Names of a record's fields, as they are in an answer, and their types."""
     hints = get_type_hints(kind)
-    return [(one.name, _camel(one.name), hints[one.name]) for one in fields(kind)]
+    return [(field.name, _camel(field.name), hints[field.name]) for field in fields(kind)]
 
 
 def _camel(name: str) -> str:
-    return re.sub(r"_(.)", lambda found: found.group(1).upper(), name)
+    return re.sub(r"_(.)", lambda match: match.group(1).upper(), name)
 
 
 def _value(hint: Any, given: Any) -> Any:
     if isinstance(hint, types.UnionType):
-        record = next((one for one in get_args(hint) if is_dataclass(one)), None)
+        record = next((get_arg for get_arg in get_args(hint) if is_dataclass(get_arg)), None)
         return _value(record, given) if record is not None and given is not None else given
     if isinstance(hint, type) and is_dataclass(hint):
         return _read(hint, given)

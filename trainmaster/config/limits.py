@@ -135,17 +135,17 @@ class Limits(Section):
             raise wrong(f"must be at least {least}, which {self.context} MB of files need when sent", "request")
         return self
 
-    def excess(self, key: str, what: str, found: int | str) -> str:
+    def excess(self, key: str, what: str, size: int | str) -> str:
         """Return the error for exceeding the limit `key`. `what` is a clause with braces for the number, such as "The
         grid has {} points"."""
         return (
-            f"{what.format(found)}; at most {getattr(self, key)} are allowed. Use less, or ask the administrator for a "
+            f"{what.format(size)}; at most {getattr(self, key)} are allowed. Use less, or ask the administrator for a "
             f"larger limits.{key}."
         )
 
-    def over(self, key: str, found: int, what: str) -> str | None:
-        """Return the error of `excess` if `found` is more than the key allows, else None."""
-        return self.excess(key, what, found) if found > getattr(self, key) else None
+    def over(self, key: str, size: int, what: str) -> str | None:
+        """Return the error of `excess` if `size` is more than the key allows, else None."""
+        return self.excess(key, what, size) if size > getattr(self, key) else None
 
 
 DEFAULTS = Limits()

@@ -68,12 +68,12 @@ def _is_name(host: str) -> bool:
 def _services_url(value: Any) -> Origin:
     if isinstance(value, Origin):
         return value
-    found = origin_of(value) if isinstance(value, str) else None
-    if found is None:
+    origin = origin_of(value) if isinstance(value, str) else None
+    if origin is None:
         raise wrong(
             f"an address such as https://services.example.org is wanted, without a path; found {in_words(value)}"
         )
-    return found
+    return origin
 
 
 ServicesUrl = Annotated[Origin, BeforeValidator(_services_url), PlainSerializer(str)]

@@ -37,8 +37,8 @@ def override(document: Document, overrides: Sequence[str]) -> list[str]:
 
 
 def _searcher_of(document: Document) -> dict[str, Any]:
-    found = document.data.get("searcher")
-    return dict(found) if isinstance(found, dict) else {}
+    searcher = document.data.get("searcher")
+    return dict(searcher) if isinstance(searcher, dict) else {}
 
 
 def _without_keys_of(document: Document, former: Any) -> list[str]:

@@ -140,8 +140,8 @@ def _refused(policy: Policy, config: Mapping[str, Any]) -> list[str]:
 
 
 def _first_limit(policies: Sequence[Policy]) -> int | None:
-    found = [Constraints.model_validate(dict(policy.constraints or {})).resources.max_slots for policy in policies]
-    return min((limit for limit in found if limit is not None), default=None)
+    limits = [Constraints.model_validate(dict(policy.constraints or {})).resources.max_slots for policy in policies]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _places(policies: Sequence[Policy]) -> str:

@@ -98,12 +98,12 @@ class DispatcherOptions(Section):
         """Read earlier names of the default pools where no new one is set, as Determined 0.38.1 does."""
         if not isinstance(data, dict):
             return data
-        found = dict(data)
+        options = dict(data)
         for former, name in (("cpu", "aux"), ("gpu", "compute")):
-            value = found.pop(f"default_{former}_resource_pool", None)
-            if value and not found.get(f"default_{name}_resource_pool"):
-                found[f"default_{name}_resource_pool"] = value
-        return found
+            value = options.pop(f"default_{former}_resource_pool", None)
+            if value and not options.get(f"default_{name}_resource_pool"):
+                options[f"default_{name}_resource_pool"] = value
+        return options
 
     def settings(self) -> dict[str, Any]:
         """Return the section as JSON values, with its defaults: what the dispatcher is given."""

@@ -31,8 +31,8 @@ class Length(Section):
         if isinstance(data, dict) and not set(data) - set(UNITS):
             given = [unit for unit in UNITS if data.get(unit) is not None]
             if len(given) != 1:
-                found = " and ".join(given) or "none"
-                raise wrong(f"needs exactly one of batches, records and epochs, found {found}")
+                units = " and ".join(given) or "none"
+                raise wrong(f"needs exactly one of batches, records and epochs, found {units}")
         return data
 
     @model_serializer

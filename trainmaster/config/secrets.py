@@ -53,7 +53,7 @@ def masked_text(text: str) -> str:
 
 def masked_address(url: str) -> str:
     """Return an address with masks for its passwords."""
-    return _IN_ADDRESS.sub(lambda found: f"{found['before'] or found['name']}{MASK}", url)
+    return _IN_ADDRESS.sub(lambda match: f"{match['before'] or match['name']}{MASK}", url)
 
 
 def without_path(url: str) -> str:

@@ -199,7 +199,7 @@ def tag_of(key: str) -> Any:
     """Return the discriminator of a union whose members are told apart by `key`; they carry tags `<value>`."""
 
     def discriminate(value: Any) -> str:
-        found = value.get(key) if isinstance(value, dict) else getattr(value, key, None)
-        return f"<{found}>"
+        tag = value.get(key) if isinstance(value, dict) else getattr(value, key, None)
+        return f"<{tag}>"
 
     return discriminate

@@ -221,10 +221,10 @@ def _refuse_long(limits: Limits, text: str, source: str) -> None:
 
 def _refuse_control_characters(text: str, source: str) -> None:
     complaints = []
-    for found in islice(_CONTROL.finditer(text), 20):
-        line = text.count("\n", 0, found.start()) + 1
-        column = found.start() - text.rfind("\n", 0, found.start())
-        message = f"control character {_code(found.group())}: remove it"
+    for match in islice(_CONTROL.finditer(text), 20):
+        line = text.count("\n", 0, match.start()) + 1
+        column = match.start() - text.rfind("\n", 0, match.start())
+        message = f"control character {_code(match.group())}: remove it"
         complaints.append(Complaint((), message, line, column, None, source))
     if complaints:
         raise ConfigError(complaints, source)
@@ -295,7 +295,7 @@ class _Reader:
     def _pairs(self, node: yaml.Node, path: Path) -> list[tuple[yaml.Node, yaml.Node]]:
         """Key and value nodes with merge keys (`<<`) resolved; the mapping's own keys take precedence."""
         own = [pair for pair in node.value if not _is_merge(pair[0])]
-        seen = {key.value for key, _ in own if isinstance(key, yaml.ScalarNode)}
+        names = {key.value for key, _ in own if isinstance(key, yaml.ScalarNode)}
         for key, value in node.value:
             if not _is_merge(key):
                 continue
@@ -311,10 +311,10 @@ class _Reader:
                 inherited = []
                 for pair in self._pairs(merged, path):
                     self._count(key, path)
-                    if not isinstance(pair[0], yaml.ScalarNode) or pair[0].value not in seen:
+                    if not isinstance(pair[0], yaml.ScalarNode) or pair[0].value not in names:
                         inherited.append(pair)
                 self._open.discard(id(merged))
-                seen |= {pair[0].value for pair in inherited if isinstance(pair[0], yaml.ScalarNode)}
+                names |= {pair[0].value for pair in inherited if isinstance(pair[0], yaml.ScalarNode)}
                 own += inherited
         return own
 

@@ -53,7 +53,7 @@ OF_DETERMINED: Mapping[str, type[UserOptions]] = {"slurm": Slurm, "pbs": Pbs}
 @cache
 def sections_of_plugins() -> Mapping[str, type[UserOptions]]:
     """Return the sections of all other installed dispatchers that have one, by their names."""
-    found = {}
+    sections = {}
     for name in plugins.installed(plugins.DISPATCHERS).keys() - OF_DETERMINED.keys():
         try:
             plugin = plugins.load(plugins.DISPATCHERS, name)
@@ -61,8 +61,8 @@ def sections_of_plugins() -> Mapping[str, type[UserOptions]]:
             log.warning("experiments cannot have a section %s: %s", name, error)
             continue
         if plugin.UserOptions is not None and not plugin.traits.user_section:
-            found[name] = plugin.UserOptions
-    return found
+            sections[name] = plugin.UserOptions
+    return sections
 
 
 def section_named(name: str) -> type[UserOptions] | None:

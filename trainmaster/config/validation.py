@@ -64,7 +64,7 @@ def _complaint(model: type[BaseModel], error: ErrorDetails, document: Document) 
 
 
 def _sentence(error: ErrorDetails, context: Mapping[str, Any]) -> str:
-    kind, found = error["type"], in_words(error["input"])
+    kind, given = error["type"], in_words(error["input"])
     if kind == "check":
         return str(context["message"])
     if kind == "missing":
@@ -75,22 +75,22 @@ def _sentence(error: ErrorDetails, context: Mapping[str, Any]) -> str:
             hint = "; put it in quotes"
         if kind == "bool_type" and str(error["input"]).lower() in ("yes", "no", "on", "off", "y", "n"):
             hint = "; YAML 1.2 knows only true and false"
-        return f"{_WANTED[kind]} is wanted, found {found}{hint}"
+        return f"{_WANTED[kind]} is wanted, found {given}{hint}"
     if kind in _BOUNDS:
         words, key = _BOUNDS[kind]
         bound = context[key]
         return f"must be {words} {int(bound) if bound == int(bound) else bound}, found {error['input']}"
     if kind == "literal_error":
-        return f"must be {context['expected']}, found {found}"
+        return f"must be {context['expected']}, found {given}"
     if kind == "too_short":
         return f"needs at least {context['min_length']} entries, found {context['actual_length']}"
-    return f"{error['msg']}, found {found}"
+    return f"{error['msg']}, found {given}"
 
 
 def _one_of(annotations: Iterable[Any], error: ErrorDetails) -> tuple[str, str | None]:
     values = [value for annotation in annotations for value in _literals(annotation) if isinstance(value, str)]
-    found = error["input"]
-    return f"must be one of {', '.join(values)}; found {in_words(found)}", nearest(found, values)
+    given = error["input"]
+    return f"must be one of {', '.join(values)}; found {in_words(given)}", nearest(given, values)
 
 
 def _literals(annotation: Any) -> Iterator[Any]:
@@ -140,13 +140,13 @@ def _is_tag(part: str | int) -> bool:
 
 def _annotations(model: type[BaseModel], loc: Path, data: Any) -> list[Any]:
     """Return the annotations that a location can have; `data` chooses the models of plugins."""
-    found: list[Any] = [model]
+    annotations: list[Any] = [model]
     for part in loc:
-        found = [below for annotation in found for below in _step(annotation, part, data)]
+        annotations = [below for annotation in annotations for below in _step(annotation, part, data)]
         if not _is_tag(part):
             data = _below(data, part)
-            found = [_choice(annotation, data) for annotation in found]
-    return found
+            annotations = [_choice(annotation, data) for annotation in annotations]
+    return annotations
 
 
 def _below(data: Any, part: str | int) -> Any:

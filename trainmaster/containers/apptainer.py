@@ -113,6 +113,6 @@ def resolve_image(image: str, root: str | None, *, fresh: bool = False) -> str:
     `fresh` it is always pulled."""
     if not image or os.path.isabs(image) or image.startswith(TRANSPORTS) or image.endswith(".sif"):
         return image
-    if not fresh and (found := below(root, image)):
-        return found
+    if not fresh and (path := below(root, image)):
+        return path
     return f"docker://{image}"

@@ -296,8 +296,8 @@ class ImageCache:
 
 def builtin_recipe(name: str) -> Path:
     """Return the path of the packaged recipe called `name`, such as cpu.def; a path stays as it is."""
-    found = RECIPES / name
-    return found if "/" not in name and not name.startswith(".") and found.is_file() else Path(name)
+    recipe = RECIPES / name
+    return recipe if "/" not in name and not name.startswith(".") and recipe.is_file() else Path(name)
 
 
 def builtin_recipes() -> Sequence[str]:

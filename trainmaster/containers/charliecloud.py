@@ -56,9 +56,9 @@ class Charliecloud:
         if not start.image or start.image.startswith("-"):
             raise CannotStart(self.check(start.image)[0])
         refuse_characters(start, ":", "Charliecloud")
-        if found := next((bind for bind in start.binds if bind.read_only), None):
+        if read_only := next((bind for bind in start.binds if bind.read_only), None):
             raise CannotStart(
-                f"bind_mounts: Charliecloud cannot mount {found.host_path!r} read-only: leave read_only out, "
+                f"bind_mounts: Charliecloud cannot mount {read_only.host_path!r} read-only: leave read_only out, "
                 "and let the folder's own permissions protect it."
             )
         words = [self.command, "--write-fake", "--env-no-expand", "--unset-env=TMPDIR", "--unset-env=*[!A-Za-z0-9_]*"]

@@ -199,8 +199,8 @@ def check_capabilities(names: Sequence[str]) -> list[str]:
 
 def _capabilities(names: Sequence[str]) -> list[str]:
     """Return the names as Docker lists them: upper case, without CAP_, each once."""
-    found = (match[1].upper() if (match := _CAPABILITY.fullmatch(name)) else _plain(name) for name in names)
-    return list(dict.fromkeys(found))
+    names_given = (match[1].upper() if (match := _CAPABILITY.fullmatch(name)) else _plain(name) for name in names)
+    return list(dict.fromkeys(names_given))
 
 
 def _mount(bind: Bind) -> dict[str, Any]:

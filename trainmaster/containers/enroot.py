@@ -92,8 +92,8 @@ class Pyxis:
         if not image or os.path.isabs(image):
             return image
         name = image.removeprefix("docker://")
-        if not fresh and (found := below(root, name) or below(root, name + SUFFIX)):
-            return found
+        if not fresh and (path := below(root, name) or below(root, name + SUFFIX)):
+            return path
         return _REGISTRY.sub(r"\1#\2", name) if "#" not in name else name
 
     def check(self, image: str) -> Sequence[str]:

@@ -42,8 +42,8 @@ def refuse_characters(start: ContainerStart, characters: str, runtime: str) -> N
     paths = [str(start.job_folder), *map(str, start.shared)]
     paths += [path for bind in start.binds for path in (bind.host_path, bind.container_path)]
     for path in paths:
-        if found := next((c for c in path if c in characters), None):
-            raise CannotStart(f"bind_mounts: {runtime} cannot mount {path!r}: no path may hold {found!r} there.")
+        if character := next((c for c in path if c in characters), None):
+            raise CannotStart(f"bind_mounts: {runtime} cannot mount {path!r}: no path may hold {character!r} there.")
 
 
 def _is_free(path: str, binds: Sequence[Bind]) -> bool:

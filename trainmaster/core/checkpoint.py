@@ -217,9 +217,9 @@ class CheckpointContext:
             CheckpointError: There is no checkpoint of this uuid.
             MasterAway: Only the master has the metadata, and it cannot be reached.
         """
-        found = self._storage.read_metadata(storage_id)
-        if found is not None:
-            return found
+        metadata = self._storage.read_metadata(storage_id)
+        if metadata is not None:
+            return metadata
         if self._master is None:
             raise CheckpointError("there is no checkpoint %s in %s" % (storage_id, self._storage.root))
         from urllib.parse import quote

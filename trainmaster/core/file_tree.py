@@ -30,7 +30,7 @@ def list_files(folder: Path) -> Dict[str, int]:
     Links are followed, but none to a folder that leads to it. Raises CheckpointError for a link to nothing outside, for
     one to a folder around this one, and for names that are no text.
     """
-    found: Dict[str, int] = {}
+    files: Dict[str, int] = {}
     top = os.stat(str(folder))
     waiting: List[Tuple[str, FrozenSet[Tuple[int, int]]]] = [("", frozenset({(top.st_dev, top.st_ino)}))]
     while waiting:
@@ -41,15 +41,15 @@ def list_files(folder: Path) -> Dict[str, int]:
             if status is None:
                 continue
             if not stat.S_ISDIR(status.st_mode):
-                found[path] = status.st_size
+                files[path] = status.st_size
             elif (status.st_dev, status.st_ino) not in above:
-                found[path + "/"] = 0
+                files[path + "/"] = 0
                 waiting.append((path + "/", above | {(status.st_dev, status.st_ino)}))
-            if len(found) > MOST_NAMES:
+            if len(files) > MOST_NAMES:
                 raise CheckpointError(
                     "%s holds more than %d files, what its links lead to included" % (folder, MOST_NAMES)
                 )
-    return found
+    return files
 
 
 def inner_links(folder: Path) -> Dict[str, str]:

@@ -28,8 +28,8 @@ def open_reader(environ: Mapping[str, str] = os.environ, root: str = "/") -> Rea
 
 
 def _of_amd(gpu: amdgpu.Gpu) -> Dict[str, float]:
-    found = {"gpu_util": amdgpu.used_percent(gpu), "gpu_free_memory": amdgpu.free_memory(gpu)}
-    return {name: float(value) for name, value in found.items() if value is not None}
+    values = {"gpu_util": amdgpu.used_percent(gpu), "gpu_free_memory": amdgpu.free_memory(gpu)}
+    return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def _nvidia(named: Optional[Sequence[str]]) -> Optional[Reader]:

@@ -88,23 +88,23 @@ class ProfilerContext:
 
 def read_counters() -> Dict[str, float]:
     """Read the kernel's counters now; a source that cannot be read is left out."""
-    found: Dict[str, float] = {"time": time.monotonic()}
+    counters: Dict[str, float] = {"time": time.monotonic()}
     for line in _lines("/proc/stat"):
         if line.startswith("cpu "):
             ticks = [float(word) for word in line.split()[1:9]]
-            found["cpu_total"] = sum(ticks)
-            found["cpu_idle"] = ticks[3] + ticks[4]  # idle and iowait, proc(5)
+            counters["cpu_total"] = sum(ticks)
+            counters["cpu_idle"] = ticks[3] + ticks[4]  # idle and iowait, proc(5)
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):
-            found["memory_free"] = float(line.split()[1]) * _KIB
+            counters["memory_free"] = float(line.split()[1]) * _KIB
     device = _root_device()
     for line in _lines("/proc/diskstats"):
         words = line.split()
         if device is not None and words[0:2] == device:
-            found["disk_operations"] = float(words[3]) + float(words[7])
-            found["disk_read"] = float(words[5]) * _SECTOR
-            found["disk_written"] = float(words[9]) * _SECTOR
-            found["disk_busy"] = float(words[12]) / 1000.0
+            counters["disk_operations"] = float(words[3]) + float(words[7])
+            counters["disk_read"] = float(words[5]) * _SECTOR
+            counters["disk_written"] = float(words[9]) * _SECTOR
+            counters["disk_busy"] = float(words[12]) / 1000.0
     sent = received = 0.0
     for line in _lines("/proc/net/dev"):
         name, colon, rest = line.partition(":")
@@ -112,8 +112,8 @@ def read_counters() -> Dict[str, float]:
             words = rest.split()
             received += float(words[0])
             sent += float(words[8])
-    found["net_sent"], found["net_received"] = sent, received
-    return found
+    counters["net_sent"], counters["net_received"] = sent, received
+    return counters
 
 
 def rates(before: Mapping[str, float], after: Mapping[str, float]) -> Sample:

@@ -44,18 +44,18 @@ def check_digests(doubtful: Mapping[str, Sequence[int]], digests: Sequence[Mappi
 def assign_links(shards: Sequence[Shard]) -> List[Dict[str, str]]:
     """Return the links that each rank is to make: the lowest rank that has it. One that is a file or a folder for
     another rank, or that leads elsewhere there, is none for all: what it leads to is copied."""
-    found: Dict[str, str] = {}
+    links: Dict[str, str] = {}
     shares: List[Dict[str, str]] = []
     for shard in shards:
-        share = {path: text for path, text in shard.links.items() if path not in found}
+        share = {path: text for path, text in shard.links.items() if path not in links}
         shares.append(share)
-        found.update(share)
+        links.update(share)
     for shard in shards:
         names = {*shard.sizes, *shard.links}
-        for path, text in list(found.items()):
+        for path, text in list(links.items()):
             if shard.links.get(path, text) != text or (path not in shard.links and {path, path + "/"} & names):
-                del found[path]
-    return [{path: text for path, text in share.items() if path in found} for share in shares]
+                del links[path]
+    return [{path: text for path, text in share.items() if path in links} for share in shares]
 
 
 def assign(shards: Sequence[Shard], links: Collection[str] = ()) -> List[Set[str]]:

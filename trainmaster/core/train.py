@@ -157,8 +157,8 @@ class TrainContext:
             CoreError: The master refused.
         """
         answer = self._get("/api/v1/runs/%d/metadata", "trial_id")
-        found = None if answer is None else answer.get("metadata")
-        return found if isinstance(found, dict) else None
+        metadata = None if answer is None else answer.get("metadata")
+        return metadata if isinstance(metadata, dict) else None
 
     def get_experiment_best_validation(self) -> Optional[float]:
         """Read the best value of the searcher's metric in this experiment so far.

@@ -90,7 +90,7 @@ def check_amount(record: Mapping[str, Any], limits: Mapping[str, int]) -> None:
     most = limits.get("report_values")
     if most is None:
         return
-    found = 0
+    amount = 0
     level: List[Any] = [record]
     while level:
         inner = [
@@ -99,10 +99,10 @@ def check_amount(record: Mapping[str, Any], limits: Mapping[str, int]) -> None:
             if isinstance(value, (dict, list))
             for each in (value.values() if isinstance(value, dict) else value)
         ]
-        found += len(inner)
+        amount += len(inner)
         level = inner
-    if found > most:
-        raise ValueError("this report holds %d values; at most %d are allowed (limits.report_values)" % (found, most))
+    if amount > most:
+        raise ValueError("this report holds %d values; at most %d are allowed (limits.report_values)" % (amount, most))
 
 
 def _integer(value: int) -> int:

@@ -104,7 +104,7 @@ def settings(place: Place, options: Sequence[str]) -> Dict[str, str]:
     tuned: Dict[str, str] = {}
     parser.set_env_from_args(tuned, parsed)
     interface = next(iter(parsed.nics or ()), None) or ("lo" if place.nodes == 1 else place.interface)
-    found = {
+    variables = {
         "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT),
         **{name: str(value) for name, value in tuned.items()},
         "HOROVOD_CONTROLLER": "gloo",
@@ -113,8 +113,8 @@ def settings(place: Place, options: Sequence[str]) -> Dict[str, str]:
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(place.launcher_port),
     }
     if interface:
-        found["HOROVOD_GLOO_IFACE"] = interface
-    return found
+        variables["HOROVOD_GLOO_IFACE"] = interface
+    return variables
 
 
 def host_assignments(place: Place) -> List[Any]:

@@ -74,24 +74,24 @@ def worker_variables(
     * TF_CONFIG: all as workers, none of them a chief apart (tf.distribute.MultiWorkerMirroredStrategy)
     * in a job of Slurm SLURM_PROCID, SLURM_LOCALID, SLURM_NTASKS: as if srun had started each worker
     """
-    found = {
+    variables = {
         "MASTER_ADDR": place.chief,
         "MASTER_PORT": str(place.torch_port),
         "JAX_COORDINATOR_ADDRESS": _host_port(place.chief, place.torch_port),
     }
     if not per_node and place.here > 1:
-        found["JAX_LOCAL_DEVICE_IDS"] = worker["LOCAL_RANK"]
+        variables["JAX_LOCAL_DEVICE_IDS"] = worker["LOCAL_RANK"]
     if sum(counts) > 1:
         addresses: List[str] = []
         for node, count in enumerate(counts):
             addresses += [_host_port(place.addresses[node], port) for port in place.worker_ports[node][:count]]
         task = {"type": "worker", "index": int(worker["RANK"])}
-        found["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
+        variables["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
     if "SLURM_JOB_ID" in worker:
-        found["SLURM_PROCID"] = worker["RANK"]
-        found["SLURM_LOCALID"] = worker["LOCAL_RANK"]
-        found["SLURM_NTASKS"] = found["SLURM_NPROCS"] = worker["WORLD_SIZE"]
-    return found
+        variables["SLURM_PROCID"] = worker["RANK"]
+        variables["SLURM_LOCALID"] = worker["LOCAL_RANK"]
+        variables["SLURM_NTASKS"] = variables["SLURM_NPROCS"] = worker["WORLD_SIZE"]
+    return variables
 
 
 def _host_port(host: str, port: int) -> str:

@@ -79,7 +79,7 @@ def configuration(folder: Path, address: str, port: int) -> List[str]:
         "ClientAliveInterval 60",
         'ForceCommand "%s"' % (folder / "enter.sh"),
     ]
-    sftp = next((found for found in _SFTP if os.access(found, os.X_OK)), None)
+    sftp = next((path for path in _SFTP if os.access(path, os.X_OK)), None)
     return [*lines, "Subsystem sftp %s" % sftp] if sftp else lines
 
 

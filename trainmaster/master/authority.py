@@ -94,7 +94,7 @@ def _issue(folder: Path, names: x509.SubjectAlternativeName) -> None:
     assert isinstance(signer, ec.EllipticCurvePrivateKey)  # as `init` made it
     key = ec.generate_private_key(ec.SECP256R1())
     now = dt.datetime.now(dt.UTC)
-    common = next((one.value for one in names if isinstance(one, x509.DNSName)), "trainmaster")[:64]
+    common = next((name.value for name in names if isinstance(name, x509.DNSName)), "trainmaster")[:64]
     made = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)]))

@@ -86,11 +86,11 @@ def _database(config: MasterConfig, data: Path) -> Iterator[Finding]:
     if config.db is None:
         try:
             version = data / "pg" / "PG_VERSION"
-            found = find_binaries(int(version.read_text()) if version.exists() else None)
+            binaries = find_binaries(int(version.read_text()) if version.exists() else None)
         except NoServer as error:
             yield Finding("database", str(error), "Install it as the message says.", bad=True)
         else:
-            yield Finding("database", f"private PostgreSQL {found.major} from {found.folder}")
+            yield Finding("database", f"private PostgreSQL {binaries.major} from {binaries.folder}")
         return
     where = f"{config.db.name} on {config.db.host}:{config.db.port}"
     try:
@@ -113,8 +113,8 @@ def _linked_accounts(config: MasterConfig, data: Path) -> Sequence[str]:
     try:
         engine = make_engine(database_url(config.db) if config.db else EmbeddedServer(data).url)
         with engine.connect() as connection:
-            found = select(User.agent_user).where(User.agent_user.is_not(None), User.active).order_by(User.id)
-            return list(dict.fromkeys(filter(None, connection.scalars(found))))[:ACCOUNTS]
+            accounts = select(User.agent_user).where(User.agent_user.is_not(None), User.active).order_by(User.id)
+            return list(dict.fromkeys(filter(None, connection.scalars(accounts))))[:ACCOUNTS]
     except (CannotServe, SQLAlchemyError):
         return ()
 
@@ -123,14 +123,14 @@ def _cluster(cluster: Cluster, images: Sequence[str], names: dict[str, str]) -> 
     """Yield the findings on a cluster; `names` are those of the pools of clusters before it."""
     subject = f"cluster {cluster.name}"
     try:
-        found = cluster.dispatcher.probe()
+        answer = cluster.dispatcher.probe()
         pools = cluster.dispatcher.pools()
     except DispatcherError as error:
         yield Finding(subject, str(error), "Trials will wait until it answers.", bad=True)
         return
-    accounting = "accounting on" if found.accounting else "accounting off"
-    yield Finding(subject, f"{found.scheduler} {found.version}, {accounting}")
-    for problem in found.problems:
+    accounting = "accounting on" if answer.accounting else "accounting off"
+    yield Finding(subject, f"{answer.scheduler} {answer.version}, {accounting}")
+    for problem in answer.problems:
         yield Finding(subject, problem.text, problem.fix, bad=problem.fatal)
     if not pools:
         yield Finding(subject, "it has no resource pool", "Check its partitions.", bad=True)

@@ -53,24 +53,24 @@ def _certificate(config: MasterConfig) -> Iterator[Finding]:
     if tls is None:
         return
     try:
-        found = read_certificate(tls.cert)
+        certificate = read_certificate(tls.cert)
         load(tls)
     except BadCertificate as error:
         yield Finding("certificate", str(error), "Correct security.tls.", bad=True)
         return
-    left = found.ends - dt.datetime.now(dt.UTC)
-    names = ", ".join(found.names) or "no name at all"
+    left = certificate.ends - dt.datetime.now(dt.UTC)
+    names = ", ".join(certificate.names) or "no name at all"
     fix = "Renew it; the master takes the new files over by itself." if left < SOON else ""
     yield Finding("certificate", f"for {names}; good for {left.days} more days", fix)
     host = urlsplit(config.master_url or "").hostname
-    if host and not any(host == name or _covers(name, host) for name in found.names):
+    if host and not any(host == name or _covers(name, host) for name in certificate.names):
         yield Finding(
             "certificate",
             f"jobs reach the master as {host}, and the certificate is not for that name",
             "Get one that is, or set master_url to a name that is in it.",
             bad=True,
         )
-    if tls.ca is None and len(found.chain) == 1 and found.roots:
+    if tls.ca is None and len(certificate.chain) == 1 and certificate.roots:
         yield Finding(
             "certificate",
             "it is self-signed: jobs that run when it is replaced will not trust the new one",

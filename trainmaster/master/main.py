@@ -282,9 +282,9 @@ def _initial_passwords(config: MasterConfig, data: Path) -> dict[str, str]:
         with os.fdopen(fd, "w") as file:
             file.writelines(f"{name}: {password}\n" for name, password in made.items())
         return made
-    found = dict(line.split(": ", 1) for line in lines if ": " in line)
+    passwords = dict(line.split(": ", 1) for line in lines if ": " in line)
     # An earlier version left one password for all.
-    return {name: found.get(name) or lines[0].strip() for name in names}
+    return {name: passwords.get(name) or lines[0].strip() for name in names}
 
 
 def _bind(place: MasterAddress) -> FairListener:

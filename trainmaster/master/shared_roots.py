@@ -62,9 +62,9 @@ def findings(
         )
     roots = list(roots_of(config, manager, job_root))
     try:
-        seen = _seen(cluster.dispatcher, roots, None)
+        facts = _seen(cluster.dispatcher, roots, None)
         for root in roots[1:]:  # the dispatcher itself checks the job folders
-            yield from _of_modes(root, *seen[root.path])
+            yield from _of_modes(root, *facts[root.path])
         for account in accounts:
             yield from _as_account(account, roots, _seen(cluster.dispatcher, roots, account))
     except DispatcherError as error:
@@ -84,11 +84,11 @@ def _seen(
     """Return for each root the folder that decides, and what `account` finds there: a job makes the folder of
     checkpoints below one that exists."""
     facts = dispatcher.folders(sorted({path for root in roots for path in _decisive(root)}), account)
-    found = {}
+    facts_by_account = {}
     for root in roots:
         there = next((path for path in _decisive(root) if facts.get(path) is not None), root.path)
-        found[root.path] = there, facts.get(there)
-    return found
+        facts_by_account[root.path] = there, facts.get(there)
+    return facts_by_account
 
 
 def _decisive(root: Root) -> list[str]:
@@ -118,10 +118,10 @@ def _of_modes(root: Root, path: str, facts: FolderFacts | None) -> Iterator[Find
 
 
 def _as_account(
-    account: str, roots: Sequence[Root], seen: dict[str, tuple[str, FolderFacts | None]]
+    account: str, roots: Sequence[Root], facts_by_account: dict[str, tuple[str, FolderFacts | None]]
 ) -> Iterator[Finding]:
     for root in roots:
-        path, facts = seen[root.path]
+        path, facts = facts_by_account[root.path]
         if facts is None:
             text = f"{account} cannot see {root.path}"
         elif root.written and not facts.writable:

@@ -197,17 +197,17 @@ def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping
 def pool_settings(config: MasterConfig, manager: DispatcherOptions) -> dict[str, PoolSettings]:
     """Return settings of every pool that the configuration names, in lower case, and under "" for all others."""
     partitions = {pool.pool_name: pool.provider.partition for pool in config.resource_pools if pool.provider}
-    found = {}
+    settings = {}
     for name in ("", *partitions, *manager.pool_names()):
         container = container_settings(config, name, manager.cluster_name)
-        found[name.lower()] = PoolSettings(
+        settings[name.lower()] = PoolSettings(
             {**container.variables(), **manager.pool_environment(partitions.get(name, name))},
             tuple(container.startup_hooks),
             container.work_dir,
             network_mode=container.network_mode,
             shm_size=container.shm_size_bytes,
         )
-    return found
+    return settings
 
 
 def _check_jobs_keep_their_cluster(

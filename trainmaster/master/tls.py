@@ -45,10 +45,10 @@ class Certificate:
     def names(self) -> list[str]:
         """Hosts and addresses that it is valid for."""
         try:
-            found = self.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            names = self.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except x509.ExtensionNotFound:
             return []
-        return [str(one.value) for one in found if isinstance(one, x509.DNSName | x509.IPAddress)]
+        return [str(name.value) for name in names if isinstance(name, x509.DNSName | x509.IPAddress)]
 
     @property
     def roots(self) -> list[x509.Certificate]:
@@ -113,27 +113,27 @@ class ServedTls:
                 self.reload()
 
     def _stamps(self) -> list[tuple[int, int]]:
-        found = []
+        stamps = []
         for path in (*self.files, self._config.ca):
             if path is not None:
                 try:
                     facts = os.stat(path)
                 except OSError:
                     continue
-                found.append((facts.st_ino, facts.st_mtime_ns))
-        return found
+                stamps.append((facts.st_ino, facts.st_mtime_ns))
+        return stamps
 
     def _read(self) -> tuple[str, ssl.SSLContext]:
         """Check all files; return the anchors, and a context with certificate and key."""
-        found = read_certificate(self._config.cert)
+        certificate = read_certificate(self._config.cert)
         context = load(self._config)
-        left = found.ends - dt.datetime.now(dt.UTC)
+        left = certificate.ends - dt.datetime.now(dt.UTC)
         if left < SOON:
             log.warning("security.tls.cert: the certificate is good for %d more days", max(left.days, 0))
         if self._config.ca is not None:
             read_certificate(self._config.ca, "ca")
             return Path(self._config.ca).read_text(), context
-        return "".join(_pem(one) for one in found.roots), context
+        return "".join(_pem(root) for root in certificate.roots), context
 
 
 def load(config: Tls) -> ssl.SSLContext:
@@ -160,15 +160,15 @@ def read_certificate(path: str, key: str = "cert") -> Certificate:
         raise BadCertificate(f"security.tls.{key}: {path} cannot be read: {error.strerror}.") from None
     except ValueError:
         raise BadCertificate(f"security.tls.{key}: {path} holds no certificate in PEM.") from None
-    found = Certificate(chain)
+    certificate = Certificate(chain)
     now = dt.datetime.now(dt.UTC)
-    if not chain[0].not_valid_before_utc <= now < found.ends:
-        since, until = chain[0].not_valid_before_utc, found.ends
+    if not chain[0].not_valid_before_utc <= now < certificate.ends:
+        since, until = chain[0].not_valid_before_utc, certificate.ends
         raise BadCertificate(
             f"security.tls.{key}: {path} is good from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC, which is "
             "not now. Replace it, or correct the clock."
         )
-    return found
+    return certificate
 
 
 def _renew(config: Tls) -> None:

@@ -55,13 +55,13 @@ def chosen(named: Optional[Sequence[str]], root: str = "/") -> List[Gpu]:
     listed = gpus(root)
     if named is None:
         return listed
-    found: List[Gpu] = []
+    gpus_chosen: List[Gpu] = []
     for name in named:
         fitting = listed[int(name) : int(name) + 1] if name.isdigit() else [one for one in listed if one.uuid == name]
         if not fitting:
             break
-        found += fitting
-    return found
+        gpus_chosen += fitting
+    return gpus_chosen
 
 
 def used_percent(gpu: Gpu) -> Optional[int]:

@@ -33,16 +33,16 @@ def _candidates(root: str) -> List[str]:
     except (OSError, ValueError):
         return []
     mounts = os.path.join(root, "sys/fs/cgroup")
-    found: List[str] = []
+    paths: List[str] = []
     for line in lines:
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         inner = path.lstrip("/")
         if "memory" in controllers.split(","):
-            found += [
+            paths += [
                 os.path.join(mounts, "memory", inner, "memory.oom_control"),
                 os.path.join(mounts, "memory", "memory.oom_control"),
             ]
         elif not controllers:
             for mount in (mounts, os.path.join(mounts, "unified")):
-                found += [os.path.join(mount, inner, "memory.events"), os.path.join(mount, "memory.events")]
-    return found
+                paths += [os.path.join(mount, inner, "memory.events"), os.path.join(mount, "memory.events")]
+    return paths

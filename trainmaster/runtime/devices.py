@@ -161,7 +161,7 @@ def _names_of_lost(
 
 def _uuids_by_minor(root: str) -> Dict[str, str]:
     """Read the UUIDs of all GPUs of the node from the driver's files in /proc, by minor number."""
-    found: Dict[str, str] = {}
+    uuids: Dict[str, str] = {}
     folder = os.path.join(root, "proc/driver/nvidia/gpus")
     try:
         places = os.listdir(folder)
@@ -175,8 +175,8 @@ def _uuids_by_minor(root: str) -> Dict[str, str]:
             continue
         facts = {name.strip(): value.strip() for name, _, value in pairs}
         if "?" not in facts.get("GPU UUID", "?") and "Device Minor" in facts:
-            found[facts["Device Minor"]] = facts["GPU UUID"]
-    return found
+            uuids[facts["Device Minor"]] = facts["GPU UUID"]
+    return uuids
 
 
 # -- AMD -----------------------------------------------------------------------------------------------------------
@@ -187,16 +187,16 @@ def _check_amd(facts: Facts, given: Sequence[str], root: str) -> DeviceFinding:
 
     if not amdgpu.has_driver(root):
         return DeviceFinding(warning="%s, but its kernel has no driver for ROCm's GPUs" % _was_given(facts, given))
-    seen = len(amdgpu.gpus(root))
+    visible = len(amdgpu.gpus(root))
     if os.path.exists(os.path.join(root, "dev/kfd")):
-        if seen >= len(facts.slot_ids):
+        if visible >= len(facts.slot_ids):
             return DeviceFinding()
         why: List[str] = []
     else:
-        seen, why = 0, ["no /dev/kfd"]
+        visible, why = 0, ["no /dev/kfd"]
     if given:
-        return _missing(facts, given, seen, [], why)
-    return DeviceFinding(warning="%s, but the container sees %d" % (_was_given(facts, given), seen))
+        return _missing(facts, given, visible, [], why)
+    return DeviceFinding(warning="%s, but the container sees %d" % (_was_given(facts, given), visible))
 
 
 # -- sentences -----------------------------------------------------------------------------------------------------
@@ -208,8 +208,10 @@ def _was_given(facts: Facts, given: Sequence[str]) -> str:
     return "node %s was given %d GPU%s%s" % (facts.node_name, count, "" if count == 1 else "s", listed)
 
 
-def _missing(facts: Facts, given: Sequence[str], seen: int, lost: Sequence[str], why: Sequence[str]) -> DeviceFinding:
-    text = "%s but the container sees %s" % (_was_given(facts, given), seen or "none")
+def _missing(
+    facts: Facts, given: Sequence[str], visible: int, lost: Sequence[str], why: Sequence[str]
+) -> DeviceFinding:
+    text = "%s but the container sees %s" % (_was_given(facts, given), visible or "none")
     if lost:
         text += ": GPU %s %s missing" % (", ".join(lost), "is" if len(lost) == 1 else "are")
     if why:

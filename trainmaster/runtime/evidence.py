@@ -37,27 +37,27 @@ class Tail:
         else:
             of_one = [line for each, line in lines if each == rank]
             of_one = of_one or [line for each, line in self._lines["stdout"] if each == rank]
-        found = printable(_last_exception(of_one))
-        if not found:
-            found = " | ".join([text for text in map(printable, of_one) if text][-_LAST:])
-        return found[:LONGEST]
+        quoted = printable(_last_exception(of_one))
+        if not quoted:
+            quoted = " | ".join([text for text in map(printable, of_one) if text][-_LAST:])
+        return quoted[:LONGEST]
 
 
 def _without_rank(line: str) -> str:
     """Remove `[rank2]: `, which PyTorch puts before the lines of a traceback."""
-    number, found, text = line[len(_RANK) :].partition("]: ") if line.startswith(_RANK) else ("", "", "")
-    return text if found and number.isdecimal() else line
+    number, separator, text = line[len(_RANK) :].partition("]: ") if line.startswith(_RANK) else ("", "", "")
+    return text if separator and number.isdecimal() else line
 
 
 def _last_exception(lines: Sequence[str]) -> str:
     """Find the end of the last traceback: the first line after it that is not indented."""
-    found, inside = "", False
+    last, inside = "", False
     for line in lines:
         if line.startswith(_BEGINS):
             inside = True
         elif inside and line and not line.startswith((" ", "\t")):
-            found, inside = line, False
-    return found
+            last, inside = line, False
+    return last
 
 
 def printable(text: str) -> str:

@@ -53,7 +53,8 @@ def script_for(environment: Mapping[str, Any]) -> List[str]:
             "command -v module >/dev/null 2>&1 || %s" % _fail("modules", "this node has no environment modules"),
         ]
         lines += [
-            "module load %s || %s" % (quote(one), _fail("modules", "%s cannot be loaded" % one)) for one in modules
+            "module load %s || %s" % (quote(module), _fail("modules", "%s cannot be loaded" % module))
+            for module in modules
         ]
     conda = environment.get("conda")
     if conda:

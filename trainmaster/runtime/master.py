@@ -184,7 +184,7 @@ def _message(answer: bytes) -> str:
         error = parsed.get("error")
         if isinstance(error, dict):
             error = error.get("error") or error.get("reason")
-        found = error or parsed.get("detail") or parsed.get("message")
-        if found:
-            return str(found)[:300]
+        message = error or parsed.get("detail") or parsed.get("message")
+        if message:
+            return str(message)[:300]
     return text[:300]

@@ -78,15 +78,15 @@ class Nvml:
     def used_percent(self, gpu: Gpu) -> int:
         """Percent of the last sampling period (1/6 to 1 s) in which a kernel ran. Raises NvmlError, always for a
         part of a GPU."""
-        found = _Utilization()
-        self._call("nvmlDeviceGetUtilizationRates", gpu.handle, ctypes.byref(found))
-        return int(found.gpu)
+        utilization = _Utilization()
+        self._call("nvmlDeviceGetUtilizationRates", gpu.handle, ctypes.byref(utilization))
+        return int(utilization.gpu)
 
     def free_memory(self, gpu: Gpu) -> int:
         """Free memory in bytes. Raises NvmlError."""
-        found = _Memory()
-        self._call("nvmlDeviceGetMemoryInfo", gpu.handle, ctypes.byref(found))
-        return int(found.free)
+        memory = _Memory()
+        self._call("nvmlDeviceGetMemoryInfo", gpu.handle, ctypes.byref(memory))
+        return int(memory.free)
 
     def close(self) -> None:
         """Shut NVML down. Raises NvmlError."""
@@ -133,7 +133,7 @@ def chosen(nvml: Nvml, named: Optional[Sequence[str]]) -> List[Gpu]:
     gpus, _ = nvml.gpus()
     if named is None:
         return gpus
-    found: List[Gpu] = []
+    result: List[Gpu] = []
     for name in named:
         if name.isdigit():
             fitting = gpus[int(name) : int(name) + 1]
@@ -146,5 +146,5 @@ def chosen(nvml: Nvml, named: Optional[Sequence[str]]) -> List[Gpu]:
             fitting = [gpu for gpu in gpus if gpu.uuid.startswith(name)]
         if len(fitting) != 1:
             break
-        found += fitting
-    return found
+        result += fitting
+    return result

@@ -43,10 +43,13 @@ class ReservedPorts:
     def stolen(self) -> str:
         """Return a sentence where another account listens on one of the ports, which Linux does not prevent; else an
         empty text."""
-        found = foreign_listener(self.numbers, os.geteuid())
-        if found is None:
+        listener = foreign_listener(self.numbers, os.geteuid())
+        if listener is None:
             return ""
-        return "port %d of this job was taken by account %s, which listens there" % (found[0], account_name(found[1]))
+        return "port %d of this job was taken by account %s, which listens there" % (
+            listener[0],
+            account_name(listener[1]),
+        )
 
     def check(self) -> None:
         """Raise PortTaken where another account listens on one of the ports."""

@@ -121,13 +121,13 @@ def descendants(of: Optional[int] = None) -> List[int]:
         children.setdefault(int(parent), []).append(int(entry))
         if state == b"Z":
             zombies.add(int(entry))
-    found: List[int] = []
+    pids: List[int] = []
     todo = [os.getpid() if of is None else of]
     while todo:
         below = children.get(todo.pop(), [])
         todo.extend(below)
-        found.extend(pid for pid in below if pid not in zombies)
-    return found
+        pids.extend(pid for pid in below if pid not in zombies)
+    return pids
 
 
 def end_descendants(grace: float) -> List[int]:
@@ -137,22 +137,22 @@ def end_descendants(grace: float) -> List[int]:
     """
     if not reap():
         return []  # this process has no children, and so no descendants
-    seen: Set[int] = set()
+    ended: Set[int] = set()
     deadline = time.monotonic() + grace
     final = deadline + 10.0  # a process in uninterruptible sleep may not go at all
     while True:
         alive = descendants()
         now = time.monotonic()
         for pid in alive:
-            if pid not in seen or now > deadline:
-                seen.add(pid)
+            if pid not in ended or now > deadline:
+                ended.add(pid)
                 try:
                     os.kill(pid, signal.SIGTERM if now <= deadline else signal.SIGKILL)
                 except (ProcessLookupError, PermissionError):
                     continue
         reap()
         if not alive or now > final:
-            return sorted(seen)
+            return sorted(ended)
         time.sleep(0.02)
 
 

@@ -104,11 +104,11 @@ def _temporary_files(run_dir: str) -> None:
 
 def _elsewhere(read_address: Callable[[str], Any], run_dir: str) -> Callable[[str], Any]:
     def read_pid_server_addr(addr: str) -> Any:
-        found = read_address(addr)
-        if isinstance(found, str) and os.path.dirname(found) == "/tmp":  # noqa: S108 - is what is moved away
+        address = read_address(addr)
+        if isinstance(address, str) and os.path.dirname(address) == "/tmp":  # noqa: S108 - is what is moved away
             # One server a node and attempt; the attempt's id could make the path too long for a socket.
             return os.path.join(run_dir, "pid.sock")
-        return found
+        return address
 
     return read_pid_server_addr
 

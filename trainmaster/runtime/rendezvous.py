@@ -52,14 +52,14 @@ def gather_nodes(
 
     Raises NoRendezvous.
     """
-    mine: Dict[str, Any] = {"rank": rank, "rendezvous_ip": address, "slots": slots, "ports": list(ports)}
+    node: Dict[str, Any] = {"rank": rank, "rendezvous_ip": address, "slots": slots, "ports": list(ports)}
     if num_nodes == 1:
-        return _assemble([mine], rank)
+        return _assemble([node], rank)
     body = {
         "allocationId": allocation_id,
         "requestUuid": os.urandom(16).hex(),
         "numPeers": num_nodes,
-        "data": mine,
+        "data": node,
     }
     path = "/api/v1/allocations/%s/all_gather" % allocation_id
     started = time.monotonic()

@@ -86,14 +86,14 @@ def _walk(folder: str, mounts: Container[str]) -> Iterator[Tuple[str, List[str],
 
 def _mounts() -> Set[str]:
     """List all mount points. A mount from the same file system shows nowhere else (proc(5), mountinfo)."""
-    found = set()
+    mounts = set()
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:
             place = line.split(b" ")[4]
             for escape, byte in _ESCAPES:
                 place = place.replace(escape, byte)
-            found.add(os.fsdecode(place))
-    return found
+            mounts.add(os.fsdecode(place))
+    return mounts
 
 
 def _try(remove: Callable[[str], None], path: str) -> None:

@@ -24,9 +24,9 @@ def owner_of_peer(peer: Tuple[str, int], own: Tuple[str, int]) -> Optional[int]:
     """Return the account of the process on this machine whose socket is at `peer` and connected to `own`, both an
     address and a port; None where no such socket is on this machine."""
     wanted = (_packed(peer[0]), peer[1])
-    mine = (_packed(own[0]), own[1])
+    local_end = (_packed(own[0]), own[1])
     for local, remote, _, owner in _sockets():
-        if _end(local) == wanted and _end(remote) == mine:
+        if _end(local) == wanted and _end(remote) == local_end:
             return owner
     return None
 

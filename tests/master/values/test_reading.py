@@ -15,6 +15,7 @@ PACKAGE = Path(trainmaster.master.__file__).parent
 VALUES = {
     *("config", "observed", "exits", "resources", "environment", "searcher", "storage", "checkpoint_storage"),
     *("retention_policy", "integrations", "reproducibility", "exit_record"),
+    *("best_validation", "latest_validation", "shutdown", "proxy", "shows", "secrets"),
 }
 READERS = {"get", "pop", "setdefault"}
 # The administrator's configuration, as it was written.

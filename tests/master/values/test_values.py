@@ -12,11 +12,10 @@ from sqlalchemy import Engine, select
 from trainmaster.config.experiment import ExperimentConfig, parse_unfinished
 from trainmaster.config.task import TaskConfig
 from trainmaster.master.db.tables import Allocation, Experiment
+from trainmaster.master.values import columns
 from trainmaster.master.values.configs import StoredConfig, StoredTask
-from trainmaster.master.values.exits import ExitRecords
 from trainmaster.master.values.observed import ObservedJob
-from trainmaster.master.values.search_goal import SearchGoal
-from trainmaster.master.values.storage import StorageRef
+from trainmaster.master.values.search import SearchGoal
 from trainmaster.master.values.stored import Json
 
 TEXTS = st.text(max_size=8)
@@ -63,7 +62,7 @@ def test_an_observation_comes_back(observed: ObservedJob) -> None:
     assert ObservedJob.from_json(observed.to_json()) == observed
 
 
-@pytest.mark.parametrize("kind", [StoredConfig, StoredTask, ExitRecords, StorageRef])
+@pytest.mark.parametrize("kind", [kind for kind in columns.COLUMNS if kind is not ObservedJob])
 @given(stored=CONFIGS)
 def test_a_stored_object_comes_back_as_it_was(kind: type[Any], stored: Json) -> None:
     value = kind.from_json(stored)

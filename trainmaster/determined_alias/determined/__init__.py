@@ -17,9 +17,9 @@ from typing import Optional
 def _the_real_one() -> Optional[ModuleSpec]:
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     elsewhere = [entry for entry in sys.path if os.path.abspath(entry or os.getcwd()) != here]
-    found = importlib.machinery.PathFinder.find_spec("determined", elsewhere)
+    spec = importlib.machinery.PathFinder.find_spec("determined", elsewhere)
     # A folder of that name without an __init__ (data, say) is a namespace package and not meant.
-    return found if found is not None and found.loader is not None and found.origin is not None else None
+    return spec if spec is not None and spec.loader is not None and spec.origin is not None else None
 
 
 _spec = _the_real_one()

@@ -215,8 +215,8 @@ class BatchOptions(AccessOptions):
 
     def pool(self, name: str) -> PoolOptions:
         """Return the settings of a partition or queue; the case of its name does not matter."""
-        found = (own for key, own in self.partition_overrides.items() if key.lower() == name.lower())
-        return next(found, PoolOptions())
+        overrides = (own for key, own in self.partition_overrides.items() if key.lower() == name.lower())
+        return next(overrides, PoolOptions())
 
     def node_size(self, pool: str) -> int | None:
         """Return the slots of a node that the administrator configured; None without."""

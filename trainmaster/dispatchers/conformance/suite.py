@@ -75,8 +75,8 @@ class DispatcherConformance:
             return replace(spec, **changes)  # type: ignore[arg-type]
 
         yield make
-        seen = [job for job in dispatcher.observe().jobs if job.token in made]
-        dispatcher.cancel([JobRef(job.token, job.job_id, job.cluster) for job in seen])
+        jobs = [job for job in dispatcher.observe().jobs if job.token in made]
+        dispatcher.cancel([JobRef(job.token, job.job_id, job.cluster) for job in jobs])
         self._wait(
             lambda: all(job.state.terminal for job in dispatcher.observe().jobs if job.token in made),
             "the end of all jobs of the test",
@@ -92,11 +92,11 @@ class DispatcherConformance:
     # -- querying the cluster -------------------------------------------------------------------------
 
     def test_probe_names_the_scheduler_and_its_version(self, dispatcher: Dispatcher) -> None:
-        found = dispatcher.probe()
-        assert found.scheduler
-        assert found.version
-        assert found.poll_interval > 0
-        assert not [problem.text for problem in found.problems if problem.fatal]
+        answer = dispatcher.probe()
+        assert answer.scheduler
+        assert answer.version
+        assert answer.poll_interval > 0
+        assert not [problem.text for problem in answer.problems if problem.fatal]
 
     def test_it_declares_what_the_master_asks_of_a_plugin(self, dispatcher: Dispatcher) -> None:
         assert list(faults_of(DISPATCHERS, type(dispatcher))) == []
@@ -225,8 +225,8 @@ class DispatcherConformance:
         before = time.time()
         snapshot = dispatcher.observe()
         assert before - 1 <= snapshot.taken_at <= time.time() + 1
-        seen = {job.token: job.job_id for job in snapshot.jobs}
-        assert {token: seen.get(token) for token in refs} == {token: ref.job_id for token, ref in refs.items()}
+        job_ids = {job.token: job.job_id for job in snapshot.jobs}
+        assert {token: job_ids.get(token) for token in refs} == {token: ref.job_id for token, ref in refs.items()}
 
     def test_the_same_token_never_runs_twice_at_once(
         self, dispatcher: Dispatcher, make_spec: MakeSpec, job_root: Path
@@ -307,10 +307,10 @@ class DispatcherConformance:
         self._ended(dispatcher, ended)
         again = make_dispatcher()
         try:
-            seen = {job.token: job for job in again.observe().jobs if job.token in (running.token, ended.token)}
-            assert seen[running.token].job_id == ref.job_id
-            assert not seen[running.token].state.terminal
-            assert seen[ended.token].state is JobState.COMPLETED
+            jobs = {job.token: job for job in again.observe().jobs if job.token in (running.token, ended.token)}
+            assert jobs[running.token].job_id == ref.job_id
+            assert not jobs[running.token].state.terminal
+            assert jobs[ended.token].state is JobState.COMPLETED
             self._wait(lambda: again.collect(ended.token).exits, "the exit record")
             again.cancel([ref])
             assert self._ended(again, running).state is JobState.CANCELLED
@@ -379,10 +379,10 @@ class DispatcherConformance:
         self._wait((job_root / spec.token / "ready").exists, "the start of the job")
         self._running(dispatcher, spec)
         with faults.strange():
-            (seen,) = self._seen(dispatcher, spec)
-            assert (seen.state, seen.raw_state) == (JobState.UNKNOWN, WORD)
-        (seen,) = self._seen(dispatcher, spec)
-        assert seen.state is JobState.RUNNING
+            (job,) = self._seen(dispatcher, spec)
+            assert (job.state, job.raw_state) == (JobState.UNKNOWN, WORD)
+        (job,) = self._seen(dispatcher, spec)
+        assert job.state is JobState.RUNNING
 
     def test_noise_around_an_answer_is_not_taken_for_it(
         self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, job_root: Path

@@ -56,8 +56,8 @@ class Enrolment:
         """Return a new secret for a new agent. Raises WrongKey, AlreadyEnrolled, Transient."""
         with self._lock:
             self._refresh()
-            found = self._key()
-            if found is None or not hmac.compare_digest(found.encode(), key.encode(errors="replace")):
+            known = self._key()
+            if known is None or not hmac.compare_digest(known.encode(), key.encode(errors="replace")):
                 raise WrongKey(
                     "This is not the enrolment key of agents: that key is in the file agent-token in the master's jobs "
                     "folder, or in the one that agent_token_file names."
@@ -94,16 +94,16 @@ class Enrolment:
 
     def _key(self) -> str | None:
         try:
-            found = self.key_file.read_text().strip()
+            key = self.key_file.read_text().strip()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise Rejected(f"agent_token_file: {self.key_file} cannot be read: {error.strerror}.") from None
-        if len(found) < SHORTEST_KEY or not found.isprintable():
+        if len(key) < SHORTEST_KEY or not key.isprintable():
             raise Rejected(
                 f"agent_token_file: {self.key_file} must hold one line of at least {SHORTEST_KEY} printable characters."
             )
-        return found
+        return key
 
     def _new_key(self) -> None:
         try:
@@ -118,10 +118,10 @@ class Enrolment:
         except FileNotFoundError:
             self._hashes, self._used_up, self._read_at = {}, set(), None
             return
-        if (seen := (facts.st_ino, facts.st_mtime_ns)) == self._read_at:
+        if (stamp := (facts.st_ino, facts.st_mtime_ns)) == self._read_at:
             return
         data = json.loads(self._path.read_text())
-        self._hashes, self._used_up, self._read_at = dict(data["agents"]), set(data["revoked_keys"]), seen
+        self._hashes, self._used_up, self._read_at = dict(data["agents"]), set(data["revoked_keys"]), stamp
 
     def _write(self, hashes: dict[str, str], used_up: set[str]) -> None:
         write_whole(self._path, json.dumps({"agents": hashes, "revoked_keys": sorted(used_up)}))

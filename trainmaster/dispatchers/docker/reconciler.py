@@ -256,7 +256,7 @@ class Reconciler:
             for token, report in sorted(agent.containers.items())
             if token not in agent.here and self._is_over(token, report)
         ]
-        body = json.dumps([[one.model_dump(mode="json") for one in containers], forget], sort_keys=True)
+        body = json.dumps([[container.model_dump(mode="json") for container in containers], forget], sort_keys=True)
         revision = hashlib.sha256(body.encode()).hexdigest()[:16]
         return Orders(
             revision=revision,

@@ -76,12 +76,12 @@ def never(wanted: JobRequest, agents: Sequence[FleetAgent]) -> list[str]:
 
 def positions(reconciler: Reconciler) -> dict[str, int]:
     """Return for each waiting job how many come before it in its pool."""
-    found = {}
+    positions_by_token = {}
     for pool in {record.wanted.pool for record in reconciler.jobs.values()}:
         scheduler = reconciler.scheduler(pool)
         if scheduler is not None:
-            found.update({token: number for number, token in enumerate(scheduler.waiting())})
-    return found
+            positions_by_token.update({token: number for number, token in enumerate(scheduler.waiting())})
+    return positions_by_token
 
 
 def status_of(reconciler: Reconciler, record: JobRecord, ahead: dict[str, int]) -> JobStatus:

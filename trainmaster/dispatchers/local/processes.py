@@ -117,6 +117,6 @@ def _marked(marks: Set[str]) -> Iterator[tuple[int, str]]:
     for pid in _pids():
         with contextlib.suppress(OSError):
             environment = Path(f"/proc/{pid}/environ").read_bytes()
-            found = wanted.intersection(environment.split(b"\0"))
-            if found and _stat(pid) is not None:
-                yield pid, found.pop().decode()
+            present = wanted.intersection(environment.split(b"\0"))
+            if present and _stat(pid) is not None:
+                yield pid, present.pop().decode()

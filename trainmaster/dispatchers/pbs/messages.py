@@ -83,14 +83,14 @@ def explain_reason(comment: str) -> PbsReason:
     return PbsReason(f"PBS says: {text.rstrip('.')}.", rest, never)
 
 
-def _sentence(form: str, found: re.Match[str], never: bool) -> str:
+def _sentence(form: str, match: re.Match[str], never: bool) -> str:
     if form != "amount":
-        return form.format(**{key: value or "" for key, value in found.groupdict().items()})
-    wanted, total = _number(found["wanted"]), _number(found["total"])
-    where = {"queue ": "its queue", "server ": "the cluster"}.get(found["scope"] or "", "what it may use")
+        return form.format(**{key: value or "" for key, value in match.groupdict().items()})
+    wanted, total = _number(match["wanted"]), _number(match["total"])
+    where = {"queue ": "its queue", "server ": "the cluster"}.get(match["scope"] or "", "what it may use")
     if never:
-        return f"It asks for {wanted} of {found['name']}, and {where} has {total} in all."
-    return f"Waits for resources: it needs {wanted} of {found['name']}, {_number(found['free'])} are free."
+        return f"It asks for {wanted} of {match['name']}, and {where} has {total} in all."
+    return f"Waits for resources: it needs {wanted} of {match['name']}, {_number(match['free'])} are free."
 
 
 def _number(text: str) -> str:

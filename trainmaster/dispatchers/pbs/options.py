@@ -184,7 +184,7 @@ def check(arguments: Sequence[str], gpu_resource: str = "ngpus") -> Given:
 def _read(argument: str) -> list[tuple[str, str]]:
     """One entry of the list as letters and values, as getopt(3) takes it apart."""
     words = split(argument, "PBS")
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     while words:
         word = words.pop(0)
         if word.startswith("--") or word == "-":
@@ -197,14 +197,14 @@ def _read(argument: str) -> list[tuple[str, str]]:
         if letter == "f":
             if rest:
                 words.insert(0, f"-{rest}")  # getopt reads -fz as -f -z
-            found.append(("f", ""))
+            pairs.append(("f", ""))
             continue
         if letter != "l" and letter not in ALLOWED:
             raise BadOption(f"PBS option -{letter} is not configurable: it is not on the list of known options")
         if not rest and not words:
             raise BadOption(f"PBS option -{letter} needs a value")
-        found.append((letter, rest or words.pop(0)))
-    return found
+        pairs.append((letter, rest or words.pop(0)))
+    return pairs
 
 
 def _resources(text: str, given: Given, gpu_resource: str) -> None:

@@ -290,8 +290,8 @@ def _infrastructure(job: PbsJob, where: str) -> str:
 
 def _own(job: PbsJob) -> str:
     """Return why PBS itself ended the job, as part of a sentence; empty when no row of its table says so."""
-    found = find_end(job)
-    return found.cause if found else ""
+    end = find_end(job)
+    return end.cause if end else ""
 
 
 def _cause_of(status: int) -> str:
@@ -319,9 +319,9 @@ class RecentlyEnded:
     def learn(self, asked: Sequence[str], jobs: Iterable[PbsJob]) -> None:
         """Store the answers for the ids in `asked`; of other users' jobs only that they exist. An id without an answer
         is queried again."""
-        found = {job.job_id: job for job in jobs}
+        ended = {job.job_id: job for job in jobs}
         for job_id in asked:
-            if (job := found.get(job_id)) is not None:
+            if (job := ended.get(job_id)) is not None:
                 self._known[job_id] = job if self._ours(job) else None
 
     @property

@@ -127,14 +127,14 @@ def json_records(stdout: str) -> tuple[list[PrintedRecord], list[str]]:
     if not isinstance(data, dict):
         return [], [*odd, stdout.strip()[:200]]
     sections = [data.get(key) for key in ("Jobs", "Queue", "Server", "nodes")]
-    found = [
+    records = [
         PrintedRecord(str(name), _flat(attributes))
         for section in sections
         if isinstance(section, dict)
         for name, attributes in section.items()
         if isinstance(attributes, dict)
     ]
-    return found, odd
+    return records, odd
 
 
 def _flat(attributes: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -159,11 +159,11 @@ def queues(
     return queues
 
 
-def routed(found: Mapping[str, Queue]) -> dict[str, str]:
+def routed(queues: Mapping[str, Queue]) -> dict[str, str]:
     """Return the routing queue through which jobs come into each queue that people cannot choose."""
     return {
         inner.name: queue.name
-        for queue in reversed(list(found.values()))
+        for queue in reversed(list(queues.values()))
         for inner in queue.leads_to
         if inner.routed_only
     }
@@ -172,13 +172,13 @@ def routed(found: Mapping[str, Queue]) -> dict[str, str]:
 def _reached(record: PrintedRecord, routes: Mapping[str, PrintedRecord], server: PrintedRecord) -> Iterator[str]:
     """Yield the queues of this server that a routing queue leads to, each once: administrators may make circles. A
     job that another server takes cannot be followed there."""
-    seen, waiting = {record.name}, [record]
+    names, waiting = {record.name}, [record]
     while waiting:
         for word in waiting.pop(0).get("route_destinations").split(","):
             name, _, host = word.strip().partition("@")
-            if not name or name in seen or (host and _short(host) != _short(server.name)):
+            if not name or name in names or (host and _short(host) != _short(server.name)):
                 continue
-            seen.add(name)
+            names.add(name)
             if name in routes:
                 waiting.append(routes[name])
             else:
@@ -334,8 +334,8 @@ def _resources(record: PrintedRecord, prefix: str) -> dict[str, str]:
 
 def _limit(name: str, queue: PrintedRecord, server: PrintedRecord) -> int | None:
     """Return a time limit in seconds; the queue's takes precedence over the server's."""
-    found = (duration(record.get(name)) for record in (queue, server) if record.get(name))
-    return next(found, None)
+    limits = (duration(record.get(name)) for record in (queue, server) if record.get(name))
+    return next(limits, None)
 
 
 def _limits(queue: PrintedRecord) -> dict[str, int]:

@@ -134,12 +134,12 @@ class SlurmDispatcher(BatchDispatcher):
 
     def _ask_partitions(self, before: Mapping[str, Partition]) -> dict[str, Partition]:
         """List the partitions. Raises Unreachable, Transient."""
-        found = partitions(self._client.nodes(), self._options)
+        pools = partitions(self._client.nodes(), self._options)
         # A trial whose pool does not exist is refused for good, so two answers must agree.
-        gone = before.keys() - found.keys()
+        gone = before.keys() - pools.keys()
         if gone and (hidden := gone & partitions(self._client.nodes(backwards=True), self._options).keys()):
             raise Transient(f"sinfo's answers contradict each other: partition {min(hidden)} is in one of two.")
-        return found
+        return pools
 
     # -- a job before it exists ------------------------------------------------------------------------
 

@@ -228,7 +228,7 @@ def _seconds(text: str) -> int | None:
 def _read(argument: str) -> list[tuple[str, str | None]]:
     """Parse one entry of the list into keys and raw values."""
     words = split(argument, "slurm")
-    found: list[tuple[str, str | None]] = []
+    pairs: list[tuple[str, str | None]] = []
     while words:
         word = words.pop(0)
         if word.startswith("--"):
@@ -245,8 +245,8 @@ def _read(argument: str) -> list[tuple[str, str | None]]:
             raise BadOption(f"slurm option {word!r} does not begin with '-'")
         if given is None and words and not ALLOWED[key].optional:
             given = words.pop(0)
-        found.append((key, given))
-    return found
+        pairs.append((key, given))
+    return pairs
 
 
 def _refuse_unknown(key: str, spelled: str) -> None:

@@ -222,8 +222,8 @@ def _expand_one(part: str) -> list[str]:
 
 def gpus(text: str) -> tuple[int, tuple[str, ...]]:
     """Return number and types of GPUs in a Gres text such as "gpu:a100:4(S:0-1),gpu:2,shard:8"."""
-    found = read_gpus(text)
-    return found.count, tuple(found.of_type)
+    request = read_gpus(text)
+    return request.count, tuple(request.of_type)
 
 
 @lru_cache(REMEMBERED)
@@ -344,5 +344,5 @@ class SlurmController:
         """From `scontrol show config` under SLURM_TIME_FORMAT=%s: "BOOT_TIME = 1795242711", "SlurmUser = root(0)"."""
         printed = (configuration.get(name, "") for name in ("SlurmUser", "SlurmdUser"))
         uids = (re.search(r"\((\d+)\)", text) for text in printed)
-        accounts = frozenset({ROOT, *(int(found[1]) for found in uids if found)})
+        accounts = frozenset({ROOT, *(int(match[1]) for match in uids if match)})
         return cls(epoch(configuration.get("BOOT_TIME", "")), accounts)

@@ -107,13 +107,13 @@ class PyslurmReader:
             self._pending += chunk
         text, _, self._pending = self._pending.partition(b"\n")
         try:
-            found = json.loads(text)
+            answer = json.loads(text)
         except ValueError:
-            found = {"error": f"it printed {text[:100]!r}"}
-        if not isinstance(found, dict) or "error" in found:
+            answer = {"error": f"it printed {text[:100]!r}"}
+        if not isinstance(answer, dict) or "error" in answer:
             self._end()
-            raise NoReader(str(found.get("error") if isinstance(found, dict) else found))
-        return found
+            raise NoReader(str(answer.get("error") if isinstance(answer, dict) else answer))
+        return answer
 
     def _end(self) -> None:
         process, self._process, self._pending = self._process, None, b""

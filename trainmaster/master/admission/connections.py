@@ -110,11 +110,11 @@ class Connections:
 
     def _shorten(self, place: dict[_Connection, None], newcomer: _Connection) -> bool:
         """End the oldest idle one of these connections; return whether there was one."""
-        found = next((one for one in place if one is not newcomer and one.idle), None)
-        if found is None:
+        idle = next((one for one in place if one is not newcomer and one.idle), None)
+        if idle is None:
             return False
-        self._forget(found)  # now: of hundreds that arrive in one turn of the event loop each makes room for itself
-        found.end()
+        self._forget(idle)  # now: of hundreds that arrive in one turn of the event loop each makes room for itself
+        idle.end()
         return True
 
     def _forget(self, connection: _Connection) -> None:
@@ -253,9 +253,9 @@ class _Connection(HttpToolsProtocol):
 def _of_small_messages(config: Config) -> Config:
     """For pages that wait for news: they have not authenticated yet, and there are many of them. Compressing takes
     0.2 MB for each."""
-    found = copy.copy(config)
-    found.ws_max_size, found.ws_per_message_deflate = LONGEST_MESSAGE, False
-    return found
+    small = copy.copy(config)
+    small.ws_max_size, small.ws_per_message_deflate = LONGEST_MESSAGE, False
+    return small
 
 
 def plain_answer(status: int, sentence: str) -> bytes:

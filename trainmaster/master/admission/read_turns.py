@@ -48,10 +48,10 @@ class ReadTurns:
         self._give()
 
     def _forget(self, turn: ReadTurn) -> None:
-        mine = self._waiting.get(turn.user_id)
-        if mine is not None:
-            mine.pop(turn, None)
-            if not mine:
+        turns = self._waiting.get(turn.user_id)
+        if turns is not None:
+            turns.pop(turn, None)
+            if not turns:
                 del self._waiting[turn.user_id]
 
     def _give(self) -> None:
@@ -62,8 +62,8 @@ class ReadTurns:
             if wait := self._reads.owed("reads"):
                 self._timer = asyncio.get_running_loop().call_later(wait, self._give)
                 return
-            user_id, mine = next(iter(self._waiting.items()))
-            turn = next(iter(mine))
+            user_id, turns = next(iter(self._waiting.items()))
+            turn = next(iter(turns))
             self._waiting.move_to_end(user_id)
             self._forget(turn)
             self._reads.take("reads")

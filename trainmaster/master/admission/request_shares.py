@@ -111,7 +111,7 @@ class Shares:
         """Whether no other user is present. Notes that this user is."""
         at = time.monotonic()
         alone = all(
-            name == user or at - seen > PRESENCE_WINDOW for name, seen in islice(reversed(self._seen.items()), 2)
+            name == user or at - last > PRESENCE_WINDOW for name, last in islice(reversed(self._seen.items()), 2)
         )
         self._seen[user] = at
         self._seen.move_to_end(user)

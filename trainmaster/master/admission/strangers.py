@@ -20,9 +20,9 @@ class Strangers:
     def entered(self, address: str) -> Iterator[asyncio.Event]:
         """Count a connection in the block. The event is set when it must make room."""
         left = asyncio.Event()
-        mine = self._by_address.setdefault(address, {})
-        mine[left] = None
-        if len(mine) > STRANGERS_OF_ADDRESS:
+        visits = self._by_address.setdefault(address, {})
+        visits[left] = None
+        if len(visits) > STRANGERS_OF_ADDRESS:
             self._make_room(address)
         elif sum(map(len, self._by_address.values())) > MOST_STRANGERS:
             self._make_room(max(self._by_address, key=lambda one: len(self._by_address[one])))
@@ -37,7 +37,7 @@ class Strangers:
         oldest.set()
 
     def _forget(self, address: str, one: asyncio.Event) -> None:
-        mine = self._by_address.get(address, {})
-        mine.pop(one, None)
-        if not mine:
+        visits = self._by_address.get(address, {})
+        visits.pop(one, None)
+        if not visits:
             self._by_address.pop(address, None)

@@ -50,12 +50,12 @@ def _sender(agent_id: str) -> tuple[str, str]:
 
 async def _yard(agent_id: AgentId, request: Request, master: UsesMaster) -> AsyncIterator[AgentCluster]:
     """Yield the agent's cluster, while the endpoint works in a thread within the agent's share."""
-    found = master.agents.admit(agent_id, bearer(request))
+    yard = master.agents.admit(agent_id, bearer(request))
     if iscoroutinefunction(request.scope["route"].endpoint):
-        yield found
+        yield yard
         return
     async with master.threads.place_as(_sender(agent_id)):
-        yield found
+        yield yard
 
 
 AgentCaller = Annotated[AgentCluster, Depends(_yard, scope="function")]
@@ -89,9 +89,9 @@ async def orders(
         agents.listening(agent_cluster, agent_id, lambda: master.wakeups.fire(subject)),
     ):
         while True:
-            found = await master.threads.run_as(_sender(agent_id), agents.orders, agent_cluster, agent_id)
-            if found.revision != known or not await turn.again():
-                return found
+            answer = await master.threads.run_as(_sender(agent_id), agents.orders, agent_cluster, agent_id)
+            if answer.revision != known or not await turn.again():
+                return answer
 
 
 @router.get("/api/x1/agents/{agent_id}/jobs/{token}/files", response_class=StreamingResponse)
@@ -150,14 +150,14 @@ def list_agents(
 ) -> Json:
     """Agents on Docker hosts, nodes of schedulers and this machine. Of more than `MOST_SLOTS` slots on a page
     only the first are listed individually; `slotStats` counts all."""
-    found: list[AgentShown | NodeShown] = [
+    listed: list[AgentShown | NodeShown] = [
         *master.agents.show(),
         *node_list.show(master.clusters),
     ]
-    found.sort(key=ORDERS[sort_key(sort_by, ORDERS, "id", enums.AGENTS)], reverse=bool(descending))
-    window = cut(offset, limit, len(found))
+    listed.sort(key=ORDERS[sort_key(sort_by, ORDERS, "id", enums.AGENTS)], reverse=bool(descending))
+    window = cut(offset, limit, len(listed))
     shown, left = [], 0 if excludeSlots else MOST_SLOTS
-    for one in found[window.start : window.end]:
+    for one in listed[window.start : window.end]:
         size = len(one.slots) if isinstance(one, AgentShown) else one.slots
         shown.append(_agent(one, slots=size <= left, containers=not excludeContainers))
         left -= size
@@ -261,9 +261,12 @@ def _agent(shown: AgentShown | NodeShown, *, slots: bool = True, containers: boo
         "registeredTime": rfc3339(shown.registered_at),
         "slots": listed if slots else {},
         "containers": {
-            one.container_id or one.token: {"id": one.container_id or one.token, "state": _STATES[one.state]}
-            for one in agent.containers
-            if one.state in _ALIVE
+            container.container_id or container.token: {
+                "id": container.container_id or container.token,
+                "state": _STATES[container.state],
+            }
+            for container in agent.containers
+            if container.state in _ALIVE
         }
         if containers
         else {},
@@ -332,12 +335,12 @@ def _type(kind: SlotType) -> str:
 
 
 def _slots_of_agent(shown: AgentShown) -> dict[str, Json]:
-    found: dict[str, Json] = {}
+    slots: dict[str, Json] = {}
     containers = {one.token: one for one in shown.agent.containers}
     for entry in shown.slots:
         slot, fact = entry.slot, entry.slot.fact
-        said = containers.get(slot.token)
-        found[str(fact.id)] = {
+        container = containers.get(slot.token)
+        slots[str(fact.id)] = {
             "id": str(fact.id),
             "device": {
                 "id": fact.id,
@@ -348,14 +351,14 @@ def _slots_of_agent(shown: AgentShown) -> dict[str, Json]:
             "enabled": slot.enabled,
             "draining": slot.draining,
             "container": {
-                "id": (said.container_id if said else "") or slot.job_id,
+                "id": (container.container_id if container else "") or slot.job_id,
                 "parent": entry.allocation_id,
-                "state": _STATES[said.state] if said else "STATE_ASSIGNED",
+                "state": _STATES[container.state] if container else "STATE_ASSIGNED",
             }
             if slot.token
             else None,
         }
-    return found
+    return slots
 
 
 def _stats(entries: list[Json]) -> Json:

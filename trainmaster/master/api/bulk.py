@@ -38,19 +38,19 @@ class BulkRequest(Body):
     project_id: int | None = None
 
     def selection(self, project_id: int) -> ExperimentSelection:
-        found = self.filters
-        if found is None:
+        filters = self.filters
+        if filters is None:
             return ExperimentSelection(project_id, self.experiment_ids)
         query = ListQuery(
-            archived=found.archived,
-            states=words(found.states, "STATE_", EXPERIMENT_STATES),
-            user_ids=found.user_ids,
-            name=found.name,
-            description=found.description,
-            labels=found.labels,
-            project_id=max(project_id, 0) or found.project_id,
+            archived=filters.archived,
+            states=words(filters.states, "STATE_", EXPERIMENT_STATES),
+            user_ids=filters.user_ids,
+            name=filters.name,
+            description=filters.description,
+            labels=filters.labels,
+            project_id=max(project_id, 0) or filters.project_id,
         )
-        return ExperimentSelection(project_id, query=query, excluded=found.excluded_experiment_ids)
+        return ExperimentSelection(project_id, query=query, excluded=filters.excluded_experiment_ids)
 
 
 class BulkMove(BulkRequest):
@@ -71,8 +71,8 @@ class ResultsAnswer(Shape):
 
 
 def _act(master: ServedMaster, caller: Caller, project_id: int, body: BulkRequest, action: Action) -> ResultsAnswer:
-    found = master.bulk_actions.act(caller, body.selection(project_id), action)
-    return ResultsAnswer(results=[Outcome(id=result.experiment_id, error=result.error) for result in found])
+    outcomes = master.bulk_actions.act(caller, body.selection(project_id), action)
+    return ResultsAnswer(results=[Outcome(id=result.experiment_id, error=result.error) for result in outcomes])
 
 
 def _command(

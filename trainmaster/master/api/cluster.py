@@ -210,8 +210,8 @@ def _port(task_id: str, entry: Mapping[str, Any]) -> Json:
 @router.get(f"{V1}/tasks/count")
 def count_tasks(master: UsesMaster, caller: UserCaller) -> Json:
     """Those that have not ended."""
-    found = master.standalone_tasks.counts(caller.workspaces)
-    return {f"{kind.lower()}s": found[kind] for kind in (COMMAND, NOTEBOOK, SHELL, TENSORBOARD)}
+    counts = master.standalone_tasks.counts(caller.workspaces)
+    return {f"{kind.lower()}s": counts[kind] for kind in (COMMAND, NOTEBOOK, SHELL, TENSORBOARD)}
 
 
 @router.get(f"{V1}/job-queues/stats")
@@ -248,8 +248,8 @@ def raw(
     after: Annotated[Moment | None, Query(alias="timestampAfter")] = None,
     before: Annotated[Moment | None, Query(alias="timestampBefore")] = None,
 ) -> Json:
-    found = master.slot_usage.between(*_span(after, before))
-    return {"resourceEntries": [_raw(use) for use in found]}
+    entries = master.slot_usage.between(*_span(after, before))
+    return {"resourceEntries": [_raw(use) for use in entries]}
 
 
 @router.get("/resources/allocation/raw")
@@ -290,7 +290,7 @@ def aggregated(
     period: str = "",
 ) -> Json:
     monthly = _monthly(period)
-    found = _sums(master, first, last, monthly)
+    sums = _sums(master, first, last, monthly)
     entries = [
         {
             "periodStart": str(one.start),
@@ -301,7 +301,7 @@ def aggregated(
             "byResourcePool": dict(one.by_pool),
             "byAgentLabel": {},
         }
-        for one in found
+        for one in sums
     ]
     return {"resourceEntries": entries}
 

@@ -26,6 +26,7 @@ from trainmaster.master.services.tasks import task_creation
 from trainmaster.master.services.tasks.standalone import SORTS, TaskQuery, TaskView
 from trainmaster.master.services.tasks.task_creation import TaskOrder
 from trainmaster.master.values.stored import Json
+from trainmaster.master.values.tasks import ShellKeys, ShownEvents
 
 router = APIRouter(prefix="/api/v1", tags=["commands"])
 
@@ -109,21 +110,20 @@ def _with_address(view: TaskView) -> Json:
 
 
 def _tensorboard(view: TaskView) -> Json:
-    shows = view.row.shows or {}
-    numbers = {"experimentIds": shows.get("experiment_ids") or [], "trialIds": shows.get("trial_ids") or []}
-    return {**_with_address(view), **numbers}
+    shows = view.row.shows or ShownEvents({})
+    return {**_with_address(view), "experimentIds": shows.experiment_ids, "trialIds": shows.trial_ids}
 
 
 def _shell(view: TaskView, caller: Caller, master: ServedMaster) -> Json:
-    """Return the shell's private key is shown only to users who may run programs in it."""
+    """Return the shell with its keys: the private one only to users who may run programs in it."""
     row = view.row
     latest = view.latest
     where = (latest.dispatcher, latest.run_as) if latest else ()
     opens = caller.holds(Permission.UPDATE_NSC, row.workspace_id) and master.accounts.may_open(
         caller, accounts.RunsAs(row.owner_id, row.workspace_id, *where)
     )
-    found = row.secrets or {} if opens else {}
-    announced = (latest.proxy or {}).get("user") if latest else None
+    keys = row.secrets if opens and row.secrets else ShellKeys({})
+    announced = latest.proxy.user if latest and latest.proxy else ""
     user = announced if announced and accounts.is_account_name(announced) else latest.run_as if latest else None
     if latest and not user:
         # The published client keeps the name that the launch returns, before the shell announces its own.
@@ -131,9 +131,9 @@ def _shell(view: TaskView, caller: Caller, master: ServedMaster) -> Json:
         user = master.accounts.expected(latest.pool, job)
     return {
         **_shown(view),
-        "privateKey": found.get("private_key", ""),
-        "publicKey": found.get("public_key", ""),
-        "hostPublicKey": found.get("host_public_key", ""),  # ours
+        "privateKey": keys.private_key,
+        "publicKey": keys.public_key,
+        "hostPublicKey": keys.host_public_key,  # ours
         "addresses": [],
         "agentUserGroup": {"user": user or "root"},
     }
@@ -205,9 +205,9 @@ def _serve(family: Family) -> None:
 
     @router.get(f"/{name}s", name=f"{name}s")
     def page(master: UsesMaster, caller: UserCaller, wanted: Wanted, offset: int = 0, limit: int = 0) -> Json:
-        found = master.standalone_tasks.list_page(caller, replace(wanted, kind=kind), offset, limit)
-        pagination = Pagination.of(found.window).model_dump(by_alias=True)
-        return {f"{name}s": [family.listed(view) for view in found.items], "pagination": pagination}
+        listed = master.standalone_tasks.list_page(caller, replace(wanted, kind=kind), offset, limit)
+        pagination = Pagination.of(listed.window).model_dump(by_alias=True)
+        return {f"{name}s": [family.listed(view) for view in listed.items], "pagination": pagination}
 
     @router.get(f"/{name}s/{{{name}_id}}", name=f"get_{name}")
     def get(master: UsesMaster, caller: UserCaller, task_id: str = given) -> Json:

@@ -100,20 +100,23 @@ def compare(
     kind = TRIALS if trials else EXPERIMENTS
     ids = comparison.numbers(trials or experiments, kind)
     named = Named(group or "validation", metric) if metric else None
-    found = master.comparisons.compare(caller, Wanted(kind, ids, named, x, points))
+    compared = master.comparisons.compare(caller, Wanted(kind, ids, named, x, points))
     return Comparison(
         kind=kind,
-        things=[_thing(one, kind) for one in found.things],
-        missing=[MissingThing(id=key, why=why) for key, why in found.missing],
-        group=found.metric.group,
-        metric=found.metric.name,
-        smaller_is_better=found.smaller_is_better,
-        x_name=found.x_name,
-        budget=found.budget,
-        curves=None if found.grid is None else curves_of(found.grid),
-        metrics=[MetricName(group=group, name=name) for group, name in found.metrics],
-        settings=[ComparedSetting(part=one.part, name=one.name, values=list(one.values)) for one in found.settings],
-        settings_left_out=found.settings_left_out,
+        things=[_thing(thing, kind) for thing in compared.things],
+        missing=[MissingThing(id=key, why=why) for key, why in compared.missing],
+        group=compared.metric.group,
+        metric=compared.metric.name,
+        smaller_is_better=compared.smaller_is_better,
+        x_name=compared.x_name,
+        budget=compared.budget,
+        curves=None if compared.grid is None else curves_of(compared.grid),
+        metrics=[MetricName(group=group, name=name) for group, name in compared.metrics],
+        settings=[
+            ComparedSetting(part=setting.part, name=setting.name, values=list(setting.values))
+            for setting in compared.settings
+        ],
+        settings_left_out=compared.settings_left_out,
     )
 
 

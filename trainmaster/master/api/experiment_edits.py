@@ -93,14 +93,14 @@ def unarchive(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Jso
 
 @router.put("/api/v1/experiments/{experiment_id}/labels/{label:path}")
 def add_label(experiment_id: int, label: str, master: UsesMaster, caller: UserCaller) -> LabelsAnswer:
-    found = master.experiment_edits.add_label(caller, experiment_id, label)
-    return LabelsAnswer(labels=found)
+    labels = master.experiment_edits.add_label(caller, experiment_id, label)
+    return LabelsAnswer(labels=labels)
 
 
 @router.delete("/api/v1/experiments/{experiment_id}/labels/{label:path}")
 def remove_label(experiment_id: int, label: str, master: UsesMaster, caller: UserCaller) -> LabelsAnswer:
-    found = master.experiment_edits.remove_label(caller, experiment_id, label)
-    return LabelsAnswer(labels=found)
+    labels = master.experiment_edits.remove_label(caller, experiment_id, label)
+    return LabelsAnswer(labels=labels)
 
 
 @router.get("/api/v1/experiment/labels")
@@ -142,7 +142,7 @@ def preview_gc(
 ) -> Json:
     """List what another policy would remove; outside of /api/v1 and in a format of its own, as in Determined."""
     policy = checkpoint_gc.KeepPolicy(experiment_best, trial_best, trial_latest)
-    metric, found = master.checkpoint_policies.preview(experiment_id, policy)
+    metric, checkpoints = master.checkpoint_policies.preview(experiment_id, policy)
     shown = [
         {
             "UUID": str(row.uuid),
@@ -154,7 +154,7 @@ def preview_gc(
             "ValidationMetrics": row.validation,
             **({"step": {"validation": row.validation}} if row.validation else {}),
         }
-        for row in found
+        for row in checkpoints
     ]
     return {"checkpoints": shown, "metric_name": metric}
 

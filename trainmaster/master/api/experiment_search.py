@@ -63,15 +63,15 @@ async def names(
     first = await master.threads.run(caller, master.metric_lists.of_experiments, caller, ids)
 
     async def lines() -> AsyncIterator[bytes]:
-        found, shown = first, set[tuple[str, str]]()
-        yield line_of(_names(found.searcher, []))
+        names, shown = first, set[tuple[str, str]]()
+        yield line_of(_names(names.searcher, []))
         while True:
-            if fresh := [one for one in found.named if one not in shown]:
+            if fresh := [one for one in names.named if one not in shown]:
                 shown.update(fresh)
-                yield line_of(_names(found.searcher, fresh))
-            if not found.live or await _closing(master, pause):
+                yield line_of(_names(names.searcher, fresh))
+            if not names.live or await _closing(master, pause):
                 return
-            found = await master.threads.run(caller, master.metric_lists.of_experiments, caller, ids)
+            names = await master.threads.run(caller, master.metric_lists.of_experiments, caller, ids)
 
     return StreamingResponse(with_errors(lines()), media_type="application/json")
 
@@ -97,6 +97,8 @@ def _names(searcher: Sequence[str], named: Sequence[tuple[str, str]]) -> Json:
 
 @router.get("/experiments/{experiment_id}/validation-history")
 def history(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
-    found = master.metric_lists.validation_history(experiment_id)
-    shown = [{"trialId": one.trial_id, "endTime": rfc3339(one.at), "searcherMetric": one.value} for one in found]
+    points = master.metric_lists.validation_history(experiment_id)
+    shown = [
+        {"trialId": point.trial_id, "endTime": rfc3339(point.at), "searcherMetric": point.value} for point in points
+    ]
     return {"validationHistory": shown}

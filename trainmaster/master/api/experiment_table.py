@@ -37,10 +37,10 @@ def table(
     limit: Annotated[int, Query(ge=0, le=MOST)] = 200,
 ) -> ExperimentTable:
     names = [name for name in (part.strip() for part in columns.split(",")) if name]
-    found = master.experiment_table.read(caller, filter, sort, names, offset, limit)
+    rows = master.experiment_table.read(caller, filter, sort, names, offset, limit)
     return ExperimentTable(
-        columns=list(found.columns),
-        rows=[list(row) for row in found.rows],
-        total=found.total,
-        states=dict(found.states),
+        columns=list(rows.columns),
+        rows=[list(row) for row in rows.rows],
+        total=rows.total,
+        states=dict(rows.states),
     )

@@ -48,17 +48,17 @@ def board(
 ) -> ExperimentBoard:
     """All trials of an experiment as slim rows, its rungs, and with `curves` the curves of one metric."""
     wanted = CurvesWanted(_named(group, metric), x, points, since) if curves else None
-    found = master.boards.read(experiment_id, wanted)
+    stored = master.boards.read(experiment_id, wanted)
     return ExperimentBoard(
-        experiment=_head(found),
-        metrics=[MetricName(group=group, name=name) for group, name in found.metrics],
-        hparams=list(found.hparams),
-        hparam_types=dict(found.hparam_types),
-        constants=dict(found.constants),
-        columns=list(found.columns),
-        rows=[list(row) for row in found.rows],
-        brackets=_brackets(found),
-        curves=None if found.curves is None else curves_of(found.curves),
+        experiment=_head(stored),
+        metrics=[MetricName(group=group, name=name) for group, name in stored.metrics],
+        hparams=list(stored.hparams),
+        hparam_types=dict(stored.hparam_types),
+        constants=dict(stored.constants),
+        columns=list(stored.columns),
+        rows=[list(row) for row in stored.rows],
+        brackets=_brackets(stored),
+        curves=None if stored.curves is None else curves_of(stored.curves),
     )
 
 
@@ -127,8 +127,8 @@ def _named(group: str, metric: str) -> Named | None:
     return Named(group or "validation", metric) if metric else None
 
 
-def _head(found: Board) -> ExperimentHead:
-    view, row, goal = found.view, found.view.row, found.goal
+def _head(board: Board) -> ExperimentHead:
+    view, row, goal = board.view, board.view.row, board.goal
     resources = row.config.resources
     state = row.state
     if state == "ACTIVE":
@@ -137,7 +137,7 @@ def _head(found: Board) -> ExperimentHead:
         id=row.id,
         name=row.name,
         state=state,
-        why=found.why,
+        why=board.why,
         description=row.description or "",
         notes=row.notes,
         labels=list(row.labels),
@@ -166,18 +166,18 @@ def _head(found: Board) -> ExperimentHead:
         weight=resources.weight,
         max_slots=resources.max_slots,
         trials=row.num_trials,
-        counts=dict(found.counts),
+        counts=dict(board.counts),
         best=cell(row.best_metric),
         best_trial=row.best_trial_id,
         checkpoints=row.checkpoint_count,
         checkpoint_size=row.checkpoint_size,
-        slot_seconds=round(found.slot_seconds, 1),
-        seconds_saved=None if found.seconds_saved is None else round(found.seconds_saved, 1),
+        slot_seconds=round(board.slot_seconds, 1),
+        seconds_saved=None if board.seconds_saved is None else round(board.seconds_saved, 1),
     )
 
 
-def _brackets(found: Board) -> list[BracketView]:
-    ids = found.trial_ids
+def _brackets(board: Board) -> list[BracketView]:
+    ids = board.trial_ids
     return [
         BracketView(
             rungs=[
@@ -193,5 +193,5 @@ def _brackets(found: Board) -> list[BracketView]:
             trials=len(bracket.trials),
             running=bracket.running,
         )
-        for bracket in found.brackets
+        for bracket in board.brackets
     ]

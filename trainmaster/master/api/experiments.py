@@ -263,12 +263,12 @@ def preview(body: PreviewRequest, master: UsesMaster, caller: UserCaller) -> Jso
     except ConfigError as error:
         raise refusal(error) from None
     resolved = config.to_json()["searcher"]
-    found = experiments.preview(master.settings.limits, config, body.seed)
+    trials = experiments.preview(master.settings.limits, config, body.seed)
     unit = str(resolved.get("time_metric") or "batches")
-    return {"summary": {"config": resolved, "trials": list(_summaries(found, unit))}}
+    return {"summary": {"config": resolved, "trials": list(_summaries(trials, unit))}}
 
 
-def _summaries(found: list[tuple[int, int | None]], unit: str) -> Iterator[Json]:
-    for count, length in found:
+def _summaries(trials: list[tuple[int, int | None]], unit: str) -> Iterator[Json]:
+    for count, length in trials:
         shown: Json = {"maxLength": True} if length is None else {"maxLength": False, "name": unit, "value": length}
         yield {"count": count, "unit": shown}

@@ -95,12 +95,12 @@ async def rendezvous(allocation_id: str, resources_id: str, master: UsesMaster, 
     def look() -> harness.HarnessRendezvous | None:
         return master.harness_reports.rendezvous(allocation_id, resources_id)
 
-    found = await wait_for(
+    nodes = await wait_for(
         master.wakeups,
         f"allocation:{allocation_id}",
         partial(master.threads.run, caller, look),
         min(master.settings.longest_poll, BARRIER),
     )
-    if found is None:
+    if nodes is None:
         return envelope(408, "Not all nodes have arrived yet: try again.")
-    return JSONResponse({"rendezvousInfo": {"addresses": found.addresses, "rank": found.rank, "slots": found.slots}})
+    return JSONResponse({"rendezvousInfo": {"addresses": nodes.addresses, "rank": nodes.rank, "slots": nodes.slots}})

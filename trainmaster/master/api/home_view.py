@@ -19,18 +19,18 @@ SERVICES = ("NOTEBOOK", "TENSORBOARD", "SHELL")  # kinds of tasks that a browser
 @router.get("/home")
 def home(master: UsesMaster, caller: UserCaller) -> HomeAnswer:
     """Return what its caller needs to know first."""
-    found = master.home_pages.read(caller)
+    page = master.home_pages.read(caller)
     moment = now().timestamp()
     return HomeAnswer(
         at=moment - moment % MINUTE,  # to the minute: an answer without news is the same answer
-        needs=[_experiment(one) for one in found.needs],
-        runs=[_experiment(one) for one in found.runs],
-        waits=[_experiment(one) for one in found.waits],
-        done=[_experiment(one) for one in found.done],
-        tasks=[_task(one) for one in found.tasks],
+        needs=[_experiment(need) for need in page.needs],
+        runs=[_experiment(run) for run in page.runs],
+        waits=[_experiment(wait) for wait in page.waits],
+        done=[_experiment(one) for one in page.done],
+        tasks=[_task(task) for task in page.tasks],
         pools=_pools(master),
-        total=found.total,
-        others=found.others,
+        total=page.total,
+        others=page.others,
     )
 
 

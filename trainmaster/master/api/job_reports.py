@@ -99,12 +99,12 @@ async def reports(
     own_allocation(caller, allocation_id)
     piece = StreamBatch(body.stream, body.first, body.records)
     answer = await master.job_calls.reports.ask(calls.ReportCall(allocation_id, piece))
-    said = {
+    texts = {
         "acked": answer.acked,
         "preempt": {"reason": answer.preempt} if answer.preempt is not None else None,
         "gone": answer.gone,
     }
-    return await _answer(master, allocation_id, request, said)
+    return await _answer(master, allocation_id, request, texts)
 
 
 @router.post("/api/x1/allocations/{allocation_id}/exit", response_model=Json)
@@ -118,8 +118,8 @@ async def exit_record(
     return await _answer(master, allocation_id, request, {"acked": await master.job_calls.exits.ask(word)})
 
 
-async def _answer(master: ServedMaster, allocation_id: str, request: Request, said: Json) -> JSONResponse:
+async def _answer(master: ServedMaster, allocation_id: str, request: Request, texts: Json) -> JSONResponse:
     """Hold an answer back where the job sends too many bytes: a job says nothing more until it has its answer."""
     if wait := master.job_calls.pause(allocation_id, len(await request.body())):
         await asyncio.sleep(wait)
-    return JSONResponse(said)
+    return JSONResponse(texts)

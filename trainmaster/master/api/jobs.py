@@ -54,25 +54,25 @@ async def _barrier(
     own_allocation(caller, allocation_id)
 
     def look() -> list[Json] | None:
-        found = master.barriers.gather(allocation_id, kind, body.request_uuid, max(body.num_peers, 1), body.data)
-        if found is None and master.trials.get_allocation(allocation_id).ended_at is not None:
+        gathered = master.barriers.gather(allocation_id, kind, body.request_uuid, max(body.num_peers, 1), body.data)
+        if gathered is None and master.trials.get_allocation(allocation_id).ended_at is not None:
             raise Conflict(f"The attempt {allocation_id} is over; no other node will arrive.")
-        return found
+        return gathered
 
-    found = await wait_for(
+    peers = await wait_for(
         master.wakeups,
         f"allocation:{allocation_id}",
         partial(master.threads.run, caller, look),
         min(master.settings.longest_poll, BARRIER),
     )
-    if found is None:
+    if peers is None:
         away = await master.threads.run(
             caller, master.barriers.missing, allocation_id, kind, body.request_uuid, body.num_peers
         )
         named = f"; missing: node {', '.join(map(str, away[:8]))}{' and more' if away[8:] else ''}" if away else ""
         message = f"Not all {body.num_peers} peers have arrived yet: try again with the same requestUuid{named}."
         return JSONResponse({"error": {"code": 1, "reason": "Canceled", "error": message}}, 408)
-    return JSONResponse({"data": found})
+    return JSONResponse({"data": peers})
 
 
 @router.get("/api/v1/allocations/{allocation_id}/signals/preemption")

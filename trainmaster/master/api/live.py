@@ -412,7 +412,7 @@ class _Page:
         if len(text) > LONGEST_MESSAGE:
             raise _Closed(TOO_BIG, f"A message may have {LONGEST_MESSAGE} bytes.")
         at = time.monotonic()
-        self._messages = [one for one in self._messages if at - one < PERIOD] + [at]
+        self._messages = [message for message in self._messages if at - message < PERIOD] + [at]
         if len(self._messages) > MOST_MESSAGES:
             raise _Closed(POLICY, f"Send at most {MOST_MESSAGES} messages in {PERIOD:.0f} s.")
         try:

@@ -65,10 +65,10 @@ async def log(
         )
 
     if where.search_text or place.find is not None:
-        found = await master.threads.search(caller, look)
+        excerpt = await master.threads.search(caller, look)
     else:
-        found = await master.threads.run(caller, look)
-    return _shown(found, log_store.MAX_LINE * 2 if whole else LONGEST)
+        excerpt = await master.threads.run(caller, look)
+    return _shown(excerpt, log_store.MAX_LINE * 2 if whole else LONGEST)
 
 
 def _way(word: str, search: str) -> Find | None:
@@ -81,18 +81,18 @@ def _way(word: str, search: str) -> Find | None:
     return Find(word)
 
 
-def _shown(found: LogExcerpt, longest: int) -> LogWindow:
-    bins = found.bins
+def _shown(excerpt: LogExcerpt, longest: int) -> LogWindow:
+    bins = excerpt.bins
     return LogWindow(
-        lines=[_line(line, longest) for line in found.lines],
-        position=found.position,
-        total=found.total,
-        newest=found.newest,
-        began=None if found.began is None else epoch(found.began),
-        focus=found.focus,
-        match=found.match,
-        matches=found.matches,
-        matched=list(found.matched),
+        lines=[_line(line, longest) for line in excerpt.lines],
+        position=excerpt.position,
+        total=excerpt.total,
+        newest=excerpt.newest,
+        began=None if excerpt.began is None else epoch(excerpt.began),
+        focus=excerpt.focus,
+        match=excerpt.match,
+        matches=excerpt.matches,
+        matched=list(excerpt.matched),
         bins=None
         if bins is None
         else LogBins(

@@ -38,9 +38,9 @@ def machine(
     trial_id: int, master: UsesMaster, caller: UserCaller, points: Annotated[int, Query(ge=2, le=5000)] = 300
 ) -> Machine:
     master.trials.get(trial_id)  # raises NotFound
-    found = master.profiler.read(trial_id)
+    series = master.profiler.read(trial_id)
     shown = []
-    for one, measured in list(found.items())[:MOST_SERIES]:
+    for one, measured in list(series.items())[:MOST_SERIES]:
         kept = thinned(measured.values, points)
         shown.append(
             MachineSeries(
@@ -51,4 +51,4 @@ def machine(
                 values=[measured.values[at] for at in kept],
             )
         )
-    return Machine(series=shown, total=len(found))
+    return Machine(series=shown, total=len(series))

@@ -165,7 +165,7 @@ def job_queues(
     limit: int = 0,
 ) -> dict[str, Any]:
     external = master.clusters.external_jobs()
-    found = master.job_queue.page(
+    page = master.job_queue.page(
         resourcePool or None,
         offset,
         limit,
@@ -176,9 +176,9 @@ def job_queues(
     )
     others = caller.holds(Permission.VIEW_EXTERNAL_JOBS)
     jobs = [
-        _job(job, whole=others if job.external else caller.holds(SEES_JOBS, job.workspace_id)) for job in found.items
+        _job(job, whole=others if job.external else caller.holds(SEES_JOBS, job.workspace_id)) for job in page.items
     ]
-    return {"jobs": jobs, "pagination": Pagination.of(found.window).model_dump(by_alias=True)}
+    return {"jobs": jobs, "pagination": Pagination.of(page.window).model_dump(by_alias=True)}
 
 
 @router.get("/api/v1/job-queues", tags=["queue"])
@@ -192,8 +192,8 @@ def old_job_queues(
     limit: int = 0,
 ) -> dict[str, Any]:
     """Return the same without jobs of which the caller may see only a part."""
-    found = job_queues(master, caller, descending, scheduled, resourcePool)
-    whole = [job["full"] for job in found["jobs"] if "full" in job]
+    queues = job_queues(master, caller, descending, scheduled, resourcePool)
+    whole = [job["full"] for job in queues["jobs"] if "full" in job]
     window = cut(offset, limit, len(whole))
     return {
         "jobs": whole[window.start : window.end],

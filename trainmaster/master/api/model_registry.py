@@ -336,8 +336,8 @@ MetricGroup = Annotated[str, Query(alias="metricGroup")]
 
 
 def _kind(name: str) -> str | None:
-    found = words([name], "TRIAL_SOURCE_INFO_TYPE_", checkpoint_uses.KINDS, enums.TRIAL_SOURCE) if name else []
-    return found[0] if found else None
+    kinds = words([name], "TRIAL_SOURCE_INFO_TYPE_", checkpoint_uses.KINDS, enums.TRIAL_SOURCE) if name else []
+    return kinds[0] if kinds else None
 
 
 @router.post("/trial-source-info")
@@ -356,8 +356,8 @@ def metrics_of_checkpoint(
     checkpoint_uuid: str, master: UsesMaster, caller: UserCaller, use: KindOfUse = "", group: MetricGroup = ""
 ) -> MetricsAnswer:
     """Return the metrics that trials which use the checkpoint have reported."""
-    found = master.checkpoint_uses.metrics_of_checkpoint(checkpoint_uuid, _kind(use), group or None)
-    return MetricsAnswer(metrics=[_used(report, group) for report in found])
+    reports = master.checkpoint_uses.metrics_of_checkpoint(checkpoint_uuid, _kind(use), group or None)
+    return MetricsAnswer(metrics=[_used(report, group) for report in reports])
 
 
 @router.get("/models/{model_name}/versions/{version}/metrics")
@@ -370,8 +370,8 @@ def metrics_of_version(
     group: MetricGroup = "",
 ) -> MetricsAnswer:
     """Return the metrics that trials which use the version have reported."""
-    found = master.checkpoint_uses.metrics_of_version(model_name, version, _kind(use), group or None)
-    return MetricsAnswer(metrics=[_used(report, group) for report in found])
+    reports = master.checkpoint_uses.metrics_of_version(model_name, version, _kind(use), group or None)
+    return MetricsAnswer(metrics=[_used(report, group) for report in reports])
 
 
 def _used(report: StoredReport, group: str) -> Json:

@@ -180,10 +180,10 @@ def ticket(body: PostTicket, master: UsesMaster, caller: UserCaller) -> TicketAn
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _form(master: ServedMaster, request: Request, to: str, said: str = "", status: int = 200) -> HTMLResponse:
+def _form(master: ServedMaster, request: Request, to: str, message: str = "", status: int = 200) -> HTMLResponse:
     nonce = secrets.token_urlsafe(24)
     cluster = master.settings.cluster_name or "the master"
-    words = {"said": said, "to": inside(to), "form": _mac(master, nonce), "cluster": cluster}
+    words = {"said": message, "to": inside(to), "form": _mac(master, nonce), "cluster": cluster}
     text = _PAGE.format(style=_STYLE, **{key: html.escape(word) for key, word in words.items()})
     style = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     # Browsers check all redirects that follow against the form's target.

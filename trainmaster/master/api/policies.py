@@ -46,8 +46,8 @@ def get(workspace_id: int, workload_type: str, master: UsesMaster, caller: UserC
 
 @router.put("/config-policies/workspaces/{workspace_id}/{workload_type}")
 def put(workspace_id: int, workload_type: str, body: PutPolicies, master: UsesMaster, caller: UserCaller) -> Json:
-    found = master.site_policies.put(caller, workload_type, workspace_id, body.config_policies)
-    return {"configPolicies": found}
+    policies = master.site_policies.put(caller, workload_type, workspace_id, body.config_policies)
+    return {"configPolicies": policies}
 
 
 @router.delete("/config-policies/workspaces/{workspace_id}/{workload_type}")
@@ -105,8 +105,8 @@ def delete_message(master: UsesMaster, caller: UserCaller) -> Json:
     return {}
 
 
-def shown_message(found: site_policies.Message | None) -> Json | None:
-    if found is None:
+def shown_message(message: site_policies.Message | None) -> Json | None:
+    if message is None:
         return None
-    shown = {"message": found.text, "startTime": precise(found.start), "createdTime": precise(found.created)}
-    return shown | ({"endTime": precise(found.end)} if found.end else {})
+    shown = {"message": message.text, "startTime": precise(message.start), "createdTime": precise(message.created)}
+    return shown | ({"endTime": precise(message.end)} if message.end else {})

@@ -140,8 +140,8 @@ def create(workspace_id: int, body: PostProject, master: UsesMaster, caller: Use
 @router.get("/user/projects/activity")
 def recent(master: UsesMaster, caller: UserCaller, limit: Annotated[int, Query(ge=0, le=1000)] = 5) -> Json:
     """Return the projects in which the caller has recently created experiments."""
-    found = master.projects.recent_of(caller, limit or 5)
-    return {"projects": [Project.of(view).model_dump(by_alias=True, mode="json") for view in found]}
+    projects = master.projects.recent_of(caller, limit or 5)
+    return {"projects": [Project.of(view).model_dump(by_alias=True, mode="json") for view in projects]}
 
 
 @router.get("/projects/key/{key}")

@@ -101,11 +101,11 @@ def _is_password(value: str) -> bool:
 def _back(headers: Iterable[tuple[bytes, bytes]], name: str) -> list[tuple[bytes, bytes]]:
     """Return a service's headers, as they are sent to the caller. No browser asks for a password on a job's behalf, and
     cookies stay with the service."""
-    found = [(key.lower(), value) for key, value in headers]
-    listed = _named(b",".join(value for key, value in found if key == b"connection").decode("latin-1"))
+    pairs = [(key.lower(), value) for key, value in headers]
+    listed = _named(b",".join(value for key, value in pairs if key == b"connection").decode("latin-1"))
     dropped = _HOP | _OF_SITE | listed
     kept = []
-    for key, value in found:
+    for key, value in pairs:
         if key.decode("latin-1") in dropped:
             continue
         if key == b"www-authenticate" and not value.strip().lower().startswith(b"bearer"):
@@ -215,8 +215,8 @@ def _transport(request: Request) -> httpx.AsyncHTTPTransport:
     if not hasattr(state, "proxy_transport"):
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         state.proxy_transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
-    found: httpx.AsyncHTTPTransport = state.proxy_transport
-    return found
+    transport: httpx.AsyncHTTPTransport = state.proxy_transport
+    return transport
 
 
 async def close(app: FastAPI) -> None:

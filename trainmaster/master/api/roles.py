@@ -139,8 +139,10 @@ class Assignments(Body):
     group_role_assignments: list[ToGroup] = []  # noqa: RUF012
 
     def wanted(self) -> list[Assignment]:
-        users = [one.role_assignment.to(user_id=one.user_id) for one in self.user_role_assignments]
-        return users + [one.role_assignment.to(group_id=one.group_id) for one in self.group_role_assignments]
+        users = [assignment.role_assignment.to(user_id=assignment.user_id) for assignment in self.user_role_assignments]
+        return users + [
+            assignment.role_assignment.to(group_id=assignment.group_id) for assignment in self.group_role_assignments
+        ]
 
 
 class SearchRoles(Body):
@@ -186,7 +188,7 @@ def by_ids(body: RoleIds, master: UsesMaster, caller: UserCaller) -> Json:
 @router.get("/roles/search/by-user/{user_id}")
 def of_user(user_id: int, master: UsesMaster, caller: UserCaller) -> Json:
     held = roles.by_role(master.roles.of_user(caller, user_id))
-    return {"roles": [_with_assignments(ROLES[number], found) for number, found in held.items()]}
+    return {"roles": [_with_assignments(ROLES[number], assignments) for number, assignments in held.items()]}
 
 
 @router.get("/roles/search/by-group/{group_id}")
@@ -197,11 +199,11 @@ def of_group(group_id: int, master: UsesMaster, caller: UserCaller) -> Json:
 @router.get("/roles/workspace/{workspace_id}")
 def of_workspace(workspace_id: int, master: UsesMaster, caller: UserCaller, name: str = "") -> Json:
     """Return the users and groups that hold a role in a workspace."""
-    found = master.roles.of_workspace(workspace_id, name)
-    held = roles.by_role(found.assignments)
+    assignments = master.roles.of_workspace(workspace_id, name)
+    held = roles.by_role(assignments.assignments)
     return {
-        "groups": [GroupDetails.of(view).model_dump(by_alias=True) for view in found.groups],
-        "usersAssignedDirectly": [User.of(user).model_dump(by_alias=True) for user in found.users],
+        "groups": [GroupDetails.of(view).model_dump(by_alias=True) for view in assignments.groups],
+        "usersAssignedDirectly": [User.of(user).model_dump(by_alias=True) for user in assignments.users],
         "assignments": [_with_assignments(ROLES[number], rows) for number, rows in held.items()],
     }
 
@@ -215,9 +217,9 @@ def summary(master: UsesMaster, caller: UserCaller) -> Json:
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _page(found: Sequence[Role], body: SearchRoles) -> Json:
-    window = cut(body.offset, body.limit, len(found))
-    shown = [_role(role) for role in found[window.start : window.end]]
+def _page(roles: Sequence[Role], body: SearchRoles) -> Json:
+    window = cut(body.offset, body.limit, len(roles))
+    shown = [_role(role) for role in roles[window.start : window.end]]
     return {"roles": shown, "pagination": Pagination.of(window).model_dump(by_alias=True)}
 
 
@@ -237,10 +239,10 @@ def _role(role: Role) -> Json:
     }
 
 
-def _summary(found: Iterable[Assignment]) -> Json:
+def _summary(assignments: Iterable[Assignment]) -> Json:
     """Return the roles, and in the same order the workspaces where they hold."""
-    held = roles.by_role(found)
-    where = {number: {one.workspace_id for one in rows} for number, rows in held.items()}
+    held = roles.by_role(assignments)
+    where = {number: {row.workspace_id for row in rows} for number, rows in held.items()}
     return {
         "roles": [_role(ROLES[number]) for number in held],
         "assignments": [
@@ -254,7 +256,7 @@ def _summary(found: Iterable[Assignment]) -> Json:
     }
 
 
-def _with_assignments(role: Role, found: Sequence[Assignment]) -> Json:
+def _with_assignments(role: Role, assignments: Sequence[Assignment]) -> Json:
     def scope(one: Assignment) -> Json:
         return {
             "role": {"roleId": role.id, "name": role.name},
@@ -265,9 +267,11 @@ def _with_assignments(role: Role, found: Sequence[Assignment]) -> Json:
     return {
         "role": _role(role),
         "userRoleAssignments": [
-            {"userId": one.user_id, "roleAssignment": scope(one)} for one in found if one.user_id is not None
+            {"userId": assignment.user_id, "roleAssignment": scope(assignment)}
+            for assignment in assignments
+            if assignment.user_id is not None
         ],
         "groupRoleAssignments": [
-            {"groupId": one.group_id, "roleAssignment": scope(one)} for one in found if one.group_id is not None
+            {"groupId": one.group_id, "roleAssignment": scope(one)} for one in assignments if one.group_id is not None
         ],
     }

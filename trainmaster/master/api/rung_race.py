@@ -50,22 +50,22 @@ def rungs(
     limit: Annotated[int, Query(ge=1, le=20_000)] = 20_000,
 ) -> RungRace:
     """Arrivals of trials at rungs, in order, each with what the search knew and decided then."""
-    found = master.rung_races.read(experiment_id)
-    shown = found.events[after : after + limit]
+    race = master.rung_races.read(experiment_id)
+    shown = race.events[after : after + limit]
     return RungRace(
-        metric=found.goal.metric,
-        smaller_is_better=found.goal.smaller_is_better,
-        time_metric=found.goal.units,
+        metric=race.goal.metric,
+        smaller_is_better=race.goal.smaller_is_better,
+        time_metric=race.goal.units,
         brackets=[
             RaceBracket(
                 units=[rung.units for rung in bracket.rungs], trials=len(bracket.trials), running=bracket.running
             )
-            for bracket in found.brackets
+            for bracket in race.brackets
         ],
         columns=list(COLUMNS),
         rows=[_row(event) for event in shown],
         first=after + 1,
-        total=len(found.events),
+        total=len(race.events),
     )
 
 

@@ -214,8 +214,8 @@ def _command(master: ServedMaster, caller: UserCaller, event: lifecycle.Event) -
 def _act(
     master: ServedMaster, caller: UserCaller, selection: RunSelection, action: Action, not_alone: str = ""
 ) -> ResultsAnswer:
-    found = master.runs.act(caller, selection, action, not_alone=not_alone)
-    return ResultsAnswer(results=[Outcome(id=result.run_id, error=result.error) for result in found])
+    outcomes = master.runs.act(caller, selection, action, not_alone=not_alone)
+    return ResultsAnswer(results=[Outcome(id=result.run_id, error=result.error) for result in outcomes])
 
 
 # -- a project's table --------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def columns(project_id: int, master: UsesMaster, caller: UserCaller, tableType: 
     """Return the columns by which a project's experiments or runs can be shown, sorted and filtered."""
     known = ("EXPERIMENT", "RUN")
     of_runs = bool(tableType) and words([tableType], "TABLE_TYPE_", known, enums.TABLE_TYPE) == ["RUN"]
-    found = master.project_columns.columns(project_id, of_runs=of_runs)
+    columns_of_project = master.project_columns.columns(project_id, of_runs=of_runs)
     return {
         "columns": [
             {
@@ -235,15 +235,20 @@ def columns(project_id: int, master: UsesMaster, caller: UserCaller, tableType: 
                 "type": f"COLUMN_TYPE_{one.kind}",
                 "displayName": one.shown,
             }
-            for one in found
+            for one in columns_of_project
         ]
     }
 
 
 @router.get("/projects/{project_id}/experiments/metric-ranges")
 def ranges(project_id: int, master: UsesMaster, caller: UserCaller) -> Json:
-    found = master.project_columns.ranges(project_id)
-    return {"ranges": [{"metricsName": one.name, "min": one.low, "max": one.high} for one in found]}
+    ranges_of_columns = master.project_columns.ranges(project_id)
+    return {
+        "ranges": [
+            {"metricsName": ranges_of_column.name, "min": ranges_of_column.low, "max": ranges_of_column.high}
+            for ranges_of_column in ranges_of_columns
+        ]
+    }
 
 
 @router.get("/projects/{project_id}/metadata/{key:path}")

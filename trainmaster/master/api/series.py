@@ -35,8 +35,8 @@ Period = Annotated[float, Query(alias="periodSeconds", ge=0)]
 
 def _group(group: str, metric_type: str) -> str:
     """Return the group, which older clients send as a type of metric."""
-    found = words([metric_type], "METRIC_TYPE_", METRIC_TYPES, enums.METRIC_TYPE) if metric_type else []
-    return group or (found[0].lower() if found else "")
+    groups = words([metric_type], "METRIC_TYPE_", METRIC_TYPES, enums.METRIC_TYPE) if metric_type else []
+    return group or (groups[0].lower() if groups else "")
 
 
 def _metric(
@@ -92,12 +92,12 @@ async def batches(
     experiment_id: int, master: UsesMaster, caller: UserCaller, metric: Metric, period: Period = 0.0
 ) -> StreamingResponse:
     """Streams the steps at which there is a value, then new ones, until the experiment has ended."""
-    seen: set[int] = set()
+    sent: set[int] = set()
 
     def look() -> tuple[Json | None, bool]:
-        found, live = master.series.batches(experiment_id, metric)
-        fresh = [steps for steps in found if steps not in seen]
-        seen.update(fresh)
+        batches_of_metric, live = master.series.batches(experiment_id, metric)
+        fresh = [steps for steps in batches_of_metric if steps not in sent]
+        sent.update(fresh)
         return ({"batches": fresh} if fresh else None), live
 
     return _preceded_by({"batches": []}, await _looking(master, caller, look, period))
@@ -118,17 +118,17 @@ async def trials_sample(
     shown: dict[int, int] = {}  # trial -> the last step that was sent
 
     def look() -> tuple[Json | None, bool]:
-        found, live = master.series.sample(experiment_id, metric, stretch, most)
+        curves, live = master.series.sample(experiment_id, metric, stretch, most)
         trials = []
-        for one in found:
-            known = shown.get(one.trial.id)
-            points = [point for point in one.points if known is None or point.steps > known]
+        for curve in curves:
+            known = shown.get(curve.trial.id)
+            points = [point for point in curve.points if known is None or point.steps > known]
             if known is None or points:
-                hparams = one.trial.hparams if known is None else None
-                trials.append({"trialId": one.trial.id, "hparams": hparams, "data": _data({metric.name: points})})
-        ids = {one.trial.id for one in found}
+                hparams = curve.trial.hparams if known is None else None
+                trials.append({"trialId": curve.trial.id, "hparams": hparams, "data": _data({metric.name: points})})
+        ids = {one.trial.id for one in curves}
         promoted, demoted = sorted(ids - shown.keys()), sorted(shown.keys() - ids)
-        last = {one.trial.id: max((point.steps for point in one.points), default=-1) for one in found}
+        last = {one.trial.id: max((point.steps for point in one.points), default=-1) for one in curves}
         shown.clear()
         shown.update(last)
         message = {"trials": trials, "promotedTrials": promoted, "demotedTrials": demoted}
@@ -152,10 +152,15 @@ async def trials_snapshot(
     before: list[Json] = []
 
     def look() -> tuple[Json | None, bool]:
-        found, live = master.series.snapshot(experiment_id, metric, batchesProcessed, batchesMargin)
+        points, live = master.series.snapshot(experiment_id, metric, batchesProcessed, batchesMargin)
         trials = [
-            {"trialId": one.trial_id, "hparams": one.hparams, "metric": one.value, "batchesProcessed": one.steps}
-            for one in found
+            {
+                "trialId": point.trial_id,
+                "hparams": point.hparams,
+                "metric": point.value,
+                "batchesProcessed": point.steps,
+            }
+            for point in points
         ]
         message = {"trials": trials}
         if before == [message]:
@@ -181,14 +186,14 @@ def compare(
     wanted = [Named(*_split(one)) for one in ids]
     groups = [_group(group, metricType)] if group or metricType else ["training", "validation"]
     wanted += [Named(one, name) for one in groups for name in names]
-    found = master.series.compare(caller, trial_ids, wanted, stretch)
+    curves = master.series.compare(caller, trial_ids, wanted, stretch)
     time = now()
     shown = [
         {
             "trial": Trial.of(row, now=time).model_dump(by_alias=True, mode="json"),
             "metrics": [_downsampled(name, points) for name, points in _by_group(measured).items()],
         }
-        for row, measured in found
+        for row, measured in curves
     ]
     return JSONResponse({"trials": shown})  # FastAPI would go through thousands of points once more
 
@@ -201,10 +206,10 @@ def _split(metric_id: str) -> tuple[str, str]:
 
 
 def _by_group(measured: Mapping[Named, Sequence[Point]]) -> dict[str, dict[str, Sequence[Point]]]:
-    found: dict[str, dict[str, Sequence[Point]]] = {}
+    groups: dict[str, dict[str, Sequence[Point]]] = {}
     for metric, points in measured.items():
-        found.setdefault(metric.group, {})[metric.name] = points
-    return found
+        groups.setdefault(metric.group, {})[metric.name] = points
+    return groups
 
 
 def _downsampled(group: str, measured: Mapping[str, Sequence[Point]]) -> Json:
@@ -214,14 +219,14 @@ def _downsampled(group: str, measured: Mapping[str, Sequence[Point]]) -> Json:
 
 def _data(measured: Mapping[str, Sequence[Point]]) -> list[Json]:
     """One entry for each number of steps, with the values of all metrics that have one there."""
-    found: dict[int, Json] = {}
+    points_by_batches: dict[int, Json] = {}
     for name, points in measured.items():
         for point in points:
-            entry = found.setdefault(
+            entry = points_by_batches.setdefault(
                 point.steps, {"batches": point.steps, "time": rfc3339(point.at), "epoch": point.epoch, "values": {}}
             )
             entry["values"][name] = point.value
-    return [found[steps] for steps in sorted(found)]
+    return [points_by_batches[steps] for steps in sorted(points_by_batches)]
 
 
 def _preceded_by(message: Json, stream: StreamingResponse) -> StreamingResponse:
@@ -243,21 +248,21 @@ async def _looking(
     the response begins, so that an error in the request gets its status."""
 
     def read() -> tuple[bytes, bool]:
-        found, more = look()
-        return b"" if found is None else line_of(found), more
+        answer, more = look()
+        return b"" if answer is None else line_of(answer), more
 
     period = period_of(master.settings.limits, period)
     line, live = await master.threads.run(caller, read)
 
     async def body() -> AsyncIterator[bytes]:
-        found, more = line, live
+        answer, more = line, live
         with waiting(master.wakeups, NOTHING, period=period) as turn:
             while True:
-                if found:
-                    yield found
+                if answer:
+                    yield answer
                 if not more or not await turn.again():
                     return
-                found, more = await master.threads.run(caller, read)
+                answer, more = await master.threads.run(caller, read)
 
     return StreamingResponse(with_errors(body()), media_type="application/json")
 
@@ -301,15 +306,15 @@ async def profiler_series(
     trial_id: int, master: UsesMaster, caller: UserCaller, follow: bool = False
 ) -> StreamingResponse:
     """List the series of measurements; with `follow` again when there are more, until the trial has ended."""
-    seen: list[Series] = []
+    sent: list[Series] = []
 
     def look() -> tuple[Json | None, bool]:
         live = _lives(master, trial_id) and follow
-        found = list(master.profiler.read(trial_id))
-        if found == seen and seen:
+        series = list(master.profiler.read(trial_id))
+        if series == sent and sent:
             return None, live
-        seen[:] = found
-        return {"labels": [_labels(trial_id, one) for one in found]}, live
+        sent[:] = series
+        return {"labels": [_labels(trial_id, curve) for curve in series]}, live
 
     return await _looking(master, caller, look, CHECK_PERIOD)
 

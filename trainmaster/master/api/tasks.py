@@ -113,8 +113,8 @@ def _fields(master: UsesMaster, caller: Caller, tasks: Sequence[str], follow: bo
     """Return the values that tasks' lines can be filtered by; with `follow` again whenever the last task has more."""
 
     async def body() -> AsyncIterator[bytes]:
-        async for found in log_fields(master, caller, tasks, follow=follow):
-            yield line_of({to_camel(name): values for name, values in found.items()})
+        async for fields in log_fields(master, caller, tasks, follow=follow):
+            yield line_of({to_camel(name): values for name, values in fields.items()})
 
     return StreamingResponse(with_errors(body()), media_type="application/json")
 
@@ -151,14 +151,14 @@ def _reading(
 
     async def read(after_id: int, room: int, newest_first: bool) -> LogPage:
         def look() -> LogPage:
-            found: list[log_store.StoredLine] = []
+            lines: list[log_store.StoredLine] = []
             for name in tasks:
-                found += master.log_store.read(name, where, after_id=after_id, limit=room, newest_first=newest_first)
+                lines += master.log_store.read(name, where, after_id=after_id, limit=room, newest_first=newest_first)
             if len(tasks) > 1:
-                found.sort(key=lambda line: line.id, reverse=newest_first)
-            found = found[:room]
-            content = b"".join(line_of(log_line(line) | extra) for line in found)
-            return LogPage(content, len(found), found[-1].id if found else after_id)
+                lines.sort(key=lambda line: line.id, reverse=newest_first)
+            lines = lines[:room]
+            content = b"".join(line_of(log_line(line) | extra) for line in lines)
+            return LogPage(content, len(lines), lines[-1].id if lines else after_id)
 
         if where.search_text:
             return await master.threads.search(caller, look)

@@ -38,23 +38,23 @@ router = APIRouter(prefix="/api/x1", tags=["trials"])
 def board(trial_id: int, master: UsesMaster, caller: UserCaller) -> TrialBoard:
     """Return what a trial's page shows first: its state and why, its jobs, its metric, the last lines of its log to who
     may read that."""
-    found = master.trial_views.read(trial_id)
-    curve = found.curve
-    readable = caller.holds(Permission.VIEW_EXPERIMENT_ARTIFACTS, found.workspace_id)
+    view = master.trial_views.read(trial_id)
+    curve = view.curve
+    readable = caller.holds(Permission.VIEW_EXPERIMENT_ARTIFACTS, view.workspace_id)
     return TrialBoard(
-        trial=_head(found),
-        attempts=[attempt(one, found.expected_error) for one in found.attempts],
-        metrics=[MetricName(group=group, name=name) for group, name in found.metrics],
+        trial=_head(view),
+        attempts=[attempt(one, view.expected_error) for one in view.attempts],
+        metrics=[MetricName(group=group, name=name) for group, name in view.metrics],
         curve=None if curve is None else _curve(curve),
-        log=[log_line(line) for line in found.log] if readable else [],
+        log=[log_line(line) for line in view.log] if readable else [],
     )
 
 
 @router.get("/trials/{trial_id}/attempts")
 def attempts(trial_id: int, master: UsesMaster, caller: UserCaller) -> AttemptsAnswer:
     """Return a trial's life over its jobs."""
-    found, error = master.attempts_views.of_trial(trial_id)
-    return AttemptsAnswer(attempts=[attempt(one, error) for one in found])
+    view, error = master.attempts_views.of_trial(trial_id)
+    return AttemptsAnswer(attempts=[attempt(one, error) for one in view])
 
 
 @router.get("/trials/{trial_id}/curves")
@@ -68,8 +68,8 @@ def curves(
 ) -> TrialCurves:
     """Several metrics of a trial over its own steps, thinned so that no spike is lost."""
     wanted = [_named(part) for part in metrics.split(",") if part]
-    found = master.trial_views.metric_curves(trial_id, wanted, x, points)
-    return TrialCurves(x_name=x or "batches", curves=[_curve(one) for one in found])
+    metric_curves = master.trial_views.metric_curves(trial_id, wanted, x, points)
+    return TrialCurves(x_name=x or "batches", curves=[_curve(metric_curve) for metric_curve in metric_curves])
 
 
 def _named(text: str) -> Named:
@@ -132,34 +132,34 @@ def log_line(line: StoredLine) -> LogLine:
     )
 
 
-def _head(found: TrialView) -> TrialHead:
-    row, experiment = found.row, found.experiment
-    best = row.best_validation or {}
+def _head(view: TrialView) -> TrialHead:
+    row, experiment = view.row, view.experiment
+    best = row.best_validation
     return TrialHead(
         id=row.id,
         experiment_id=experiment.id,
         experiment=experiment.name,
         task_id=row.task_id,
-        state=found.state,
-        why=found.why,
+        state=view.state,
+        why=view.why,
         stop=row.stop,
-        user=found.username,
+        user=view.username,
         user_id=experiment.owner_id,
-        workspace_id=found.workspace_id,
+        workspace_id=view.workspace_id,
         unmanaged=experiment.unmanaged,
         metric=experiment.searcher_metric,
         smaller_is_better=experiment.smaller_is_better,
         hparams=row.hparams,
         best=cell(row.searcher_metric),
-        best_steps=best.get("totalBatches"),
-        best_checkpoint=found.best_checkpoint,
+        best_steps=best.steps if best else None,
+        best_checkpoint=view.best_checkpoint,
         steps=row.total_batches,
         progress=row.progress if math.isfinite(row.progress) else 0.0,
         restarts=row.restarts,
         max_restarts=experiment.config.max_restarts,
         started=epoch(row.start_time),
         ended=None if row.end_time is None else epoch(row.end_time),
-        slot_seconds=round(sum(one.slot_seconds for one in found.attempts), 1),
+        slot_seconds=round(sum(one.slot_seconds for one in view.attempts), 1),
         checkpoints=row.checkpoint_count,
         checkpoint_size=row.checkpoint_size,
         refused_reports=row.refused_reports,

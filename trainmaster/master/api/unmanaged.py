@@ -86,8 +86,8 @@ def by_external_id(
     raw: bytes = request.scope.get("raw_path") or b""
     if len(ends := raw.split(b"/")[-2:]) == 2:
         external_experiment_id, external_trial_id = (unquote(end.decode("latin-1")) for end in ends)
-    found = master.unmanaged.find_trial(caller, external_experiment_id, external_trial_id)
-    return answer_of(master, found)
+    trial = master.unmanaged.find_trial(caller, external_experiment_id, external_trial_id)
+    return answer_of(master, trial)
 
 
 @router.post("/trials/{trial_id}/start")

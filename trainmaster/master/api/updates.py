@@ -201,9 +201,9 @@ class _Session:
                 await self._say({words.deleted: str(gone)})
             batches = follower.changed(caller)
             while (some := await threads.run(caller, next, batches, None)) is not None:
-                for found in some:
-                    entry = words.write(found.row, found.workspace_id)
-                    await self._say({words.upserted: {**entry, "seq": found.seq}})
+                for change in some:
+                    entry = words.write(change.row, change.workspace_id)
+                    await self._say({words.upserted: {**entry, "seq": change.seq}})
 
     async def _say(self, message: Json) -> None:
         await self._socket.send_text(json.dumps(message, separators=(",", ":")))
@@ -318,7 +318,7 @@ WORDS: Mapping[str, _Words] = {
 def _followers(master: ServedMaster, opening: Opening) -> list[tuple[_Words, Follower]]:
     """Raise Invalid for ids that are not written as such."""
     last = master.update_numbers.last_number()
-    found: list[tuple[_Words, Follower]] = []
+    followers: list[tuple[_Words, Follower]] = []
     for name, words in WORDS.items():
         spec: _Spec | None = getattr(opening.subscribe, name, None)
         if spec is None:
@@ -327,5 +327,5 @@ def _followers(master: ServedMaster, opening: Opening) -> list[tuple[_Words, Fol
         known = Ranges.parse(getattr(opening.known, name, None) or "")
         # A number that was never assigned comes from before the database was restored from a backup.
         since = spec.since if spec.since is not None and spec.since <= last else 0
-        found.append((words, Follower(master.store, words.kind, wanted, known, since)))
-    return found
+        followers.append((words, Follower(master.store, words.kind, wanted, known, since)))
+    return followers

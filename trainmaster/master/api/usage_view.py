@@ -68,10 +68,10 @@ def usage(
     start = first or end - USUAL
     days = master.slot_usage.aggregated(start, end, monthly=False)
     users, pools, labels = Counter[str](), Counter[str](), Counter[str]()
-    for one in days:
-        users.update(one.by_user)
-        pools.update(one.by_pool)
-        labels.update(one.by_label)
+    for day in days:
+        users.update(day.by_user)
+        pools.update(day.by_pool)
+        labels.update(day.by_label)
     return UsageAnswer(
         first=str(start),
         last=str(end),
@@ -99,5 +99,5 @@ def _epoch(day: dt.date) -> float:
     return dt.datetime.combine(day, dt.time(), dt.UTC).timestamp()
 
 
-def _shares(found: Counter[str]) -> list[UsageShare]:
-    return [UsageShare(name=name, slot_seconds=round(seconds, 1)) for name, seconds in found.most_common(MOST)]
+def _shares(slot_seconds: Counter[str]) -> list[UsageShare]:
+    return [UsageShare(name=name, slot_seconds=round(seconds, 1)) for name, seconds in slot_seconds.most_common(MOST)]

@@ -146,8 +146,8 @@ def activate(body: PatchUsers, master: UsesMaster, caller: UserCaller) -> Outcom
     if body.filters is not None:
         page = master.users.list_page(UserQuery(body.filters.name, admin=body.filters.admin), 0, 0)
         chosen = [row.id for row in page.items if row.id != caller.user_id]
-    found = master.users.set_active(caller, chosen, body.activate)
-    return OutcomesAnswer(results=[Outcome(id=user_id, error=error) for user_id, error in found])
+    users = master.users.set_active(caller, chosen, body.activate)
+    return OutcomesAnswer(results=[Outcome(id=user_id, error=error) for user_id, error in users])
 
 
 # -- settings -----------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def settings(master: UsesMaster, caller: UserCaller) -> Json:
 
 @router.post("/users/setting")
 def set_settings(body: PostSettings, master: UsesMaster, caller: UserCaller) -> Json:
-    wanted = [(one.storage_path, one.key, one.value) for one in body.settings]
+    wanted = [(setting.storage_path, setting.key, setting.value) for setting in body.settings]
     master.users.set_settings(caller.user_id, wanted)
     return {}
 

@@ -14,6 +14,7 @@ from trainmaster.master.http.parameters import words
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.values.stored import Json
+from trainmaster.master.values.webhooks import TriggerCondition
 
 router = APIRouter(prefix="/api/v1", tags=["webhooks"])
 TRIGGERS = {
@@ -58,7 +59,7 @@ class Webhook(Shape):
                     id=trigger.id,
                     webhook_id=row.id,
                     trigger_type=f"TRIGGER_TYPE_{trigger.kind}",
-                    condition=trigger.condition,
+                    condition=trigger.condition.to_json(),
                 )
                 for trigger in view.triggers
             ],
@@ -121,7 +122,9 @@ def create(body: PostWebhook, master: UsesMaster, caller: UserCaller) -> Webhook
         kind=_word(body.webhook_type, "WEBHOOK_TYPE_", webhooks.KINDS),
         mode=_word(body.mode, "WEBHOOK_MODE_", webhooks.MODES),
         triggers=[
-            webhooks.Trigger(_word(trigger.trigger_type, "TRIGGER_TYPE_", TRIGGERS), trigger.condition)
+            webhooks.Trigger(
+                _word(trigger.trigger_type, "TRIGGER_TYPE_", TRIGGERS), TriggerCondition(trigger.condition)
+            )
             for trigger in body.triggers
         ],
         workspace_id=body.workspace_id or None,
@@ -159,7 +162,7 @@ def test(webhook_id: int, master: UsesMaster, caller: UserCaller) -> Json:
 
 
 def _word(value: str, prefix: str, known: Any) -> str:
-    found = words([value], prefix, known)
-    if not found:
+    names = words([value], prefix, known)
+    if not names:
         raise Invalid(f"{value!r} says nothing; there are {', '.join(prefix + name for name in known)}.")
-    return found[0]
+    return names[0]

@@ -80,13 +80,13 @@ class Route:
         required = [part for part in self.path if not part.endswith("?")]
         if not len(required) <= len(path) <= len(self.path):
             return None
-        found = {}
+        values = {}
         for wanted, given in zip(self.path, path, strict=False):
             if wanted.startswith(":"):
-                found[wanted.strip(":?")] = given
+                values[wanted.strip(":?")] = given
             elif wanted != given:
                 return None
-        return found
+        return values
 
     def call(self, names: Mapping[str, str], query: Mapping[str, str]) -> str:
         """Return the address of the data from the master's root on, empty for none; `app/ui/router.js` makes the same
@@ -120,12 +120,12 @@ def read_tree(folder: Path) -> Tree:
         for path in sorted(folder.rglob("*"))
         if path.suffix in TYPES and path.is_file()
     }
-    contents[STYLES] = _IMPORT_OF_STYLE.sub(lambda found: contents[f"style/{found[1].decode()}"], contents[STYLES])
+    contents[STYLES] = _IMPORT_OF_STYLE.sub(lambda files: contents[f"style/{files[1].decode()}"], contents[STYLES])
     shell, routes = (folder / SHELL).read_text(), (folder / ROUTES).read_text()
     mark = hashlib.sha256(shell.encode() + routes.encode())
     for name, content in contents.items():
         mark.update(b"%d %s %d\n" % (len(name), name.encode(), len(content)) + content)
-    found = {
+    files = {
         name: File(content, gzip.compress(content, 9, mtime=0), TYPES[PurePosixPath(name).suffix])
         for name, content in contents.items()
     }
@@ -133,7 +133,7 @@ def read_tree(folder: Path) -> Tree:
     listed = json.loads(routes)
     return Tree(
         mark=mark.hexdigest()[:16],
-        files=found,
+        files=files,
         shell=Template(shell),
         routes=[Route(**{**one, "path": [part for part in one["path"].split("/") if part]}) for one in listed],
         routes_shown=json.dumps(listed, separators=(",", ":")).replace("<", "\\u003c"),
@@ -143,7 +143,7 @@ def read_tree(folder: Path) -> Tree:
 
 def imported(modules: Mapping[str, str], start: str) -> Iterator[str]:
     """Yield `start` and every module that is fetched with it, the nearest first."""
-    due, seen = [start], {start}
+    due, visited = [start], {start}
     while due:
         name = due.pop(0)
         yield name
@@ -155,8 +155,8 @@ def imported(modules: Mapping[str, str], start: str) -> Iterator[str]:
                 elif part != ".":
                     parts.append(part)
             near = "/".join(parts)
-            if near not in seen:
-                seen.add(near)
+            if near not in visited:
+                visited.add(near)
                 due.append(near)
 
 
@@ -197,14 +197,14 @@ async def start() -> RedirectResponse:
 @router.get("/ui/a/{mark}/{name:path}", dependencies=[Depends(stranger)])
 def file(mark: str, name: str, request: Request) -> Response:
     tree = FILES.tree()
-    found = tree.files.get(name)
-    if mark != tree.mark or found is None:  # a page of an older version loads itself anew
+    served = tree.files.get(name)
+    if mark != tree.mark or served is None:  # a page of an older version loads itself anew
         raise NotFound("The page has no such file; another version of it may be served now.")
     headers = {"Cache-Control": FOR_EVER, "Vary": "Accept-Encoding"}
     packed = "gzip" in request.headers.get("accept-encoding", "")
     if packed:
         headers["Content-Encoding"] = "gzip"
-    return Response(found.packed if packed else found.content, headers=headers, media_type=found.kind)
+    return Response(served.packed if packed else served.content, headers=headers, media_type=served.kind)
 
 
 @router.get("/ui/{path:path}", dependencies=[Depends(stranger)])
@@ -258,7 +258,7 @@ def _data_link(address: str) -> str:
 
 
 def _first_of_each(request: Request) -> dict[str, Any]:
-    found: dict[str, str] = {}
+    firsts: dict[str, str] = {}
     for key, value in request.query_params.multi_items():
-        found.setdefault(key, value)
-    return found
+        firsts.setdefault(key, value)
+    return firsts

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from trainmaster.master.db.tables import Base, Time, _now
 from trainmaster.master.values.configs import StoredTask
 from trainmaster.master.values.stored import Json
+from trainmaster.master.values.tasks import ShellKeys, ShownEvents
 
 
 class Standalone(Base):
@@ -30,8 +31,8 @@ class Standalone(Base):
     given: Mapped[Json | None] = mapped_column(deferred=True)  # of a generic task: its owner's description
     pool: Mapped[str]
     archive: Mapped[bytes] = mapped_column(default=b"", deferred=True)  # the user's files, a gzipped tar
-    secrets: Mapped[Json | None] = mapped_column(deferred=True)  # a shell's keys
-    shows: Mapped[Json | None]  # a TensorBoard's {"experiment_ids", "trial_ids"}
+    secrets: Mapped[ShellKeys | None] = mapped_column(deferred=True)
+    shows: Mapped[ShownEvents | None]
     pausable: Mapped[bool] = mapped_column(default=False)
     attempts: Mapped[int] = mapped_column(default=0)
     setbacks: Mapped[int] = mapped_column(default=0)  # consecutive attempts that ended before anything of it ran

@@ -35,8 +35,11 @@ from trainmaster.master.values.columns import COLUMNS
 from trainmaster.master.values.configs import StoredConfig
 from trainmaster.master.values.exits import ExitRecords
 from trainmaster.master.values.observed import ObservedJob
+from trainmaster.master.values.search import SearchResult
 from trainmaster.master.values.storage import StorageRef
 from trainmaster.master.values.stored import Json
+from trainmaster.master.values.tasks import ServiceAddress
+from trainmaster.master.values.validation import Validation
 
 Time = dt.datetime
 
@@ -203,7 +206,7 @@ class Experiment(Base):
     progress: Mapped[float] = mapped_column(default=0.0)
     num_trials: Mapped[int] = mapped_column(default=0)
     live_trials: Mapped[int] = mapped_column(default=0)
-    shutdown: Mapped[Json | None]  # the searcher's result: {"cancel", "failure"}
+    shutdown: Mapped[SearchResult | None]
     best_trial_id: Mapped[int | None] = mapped_column(Integer)
     best_metric: Mapped[float | None]
     checkpoint_count: Mapped[int] = mapped_column(default=0)
@@ -268,9 +271,9 @@ class Trial(Base):
     runner_state: Mapped[str] = mapped_column(default="")
     progress: Mapped[float] = mapped_column(default=0.0)
     total_batches: Mapped[int] = mapped_column(BigInteger, default=0)
-    summary_metrics: Mapped[Json] = mapped_column(default=dict)
-    latest_validation: Mapped[Json | None]
-    best_validation: Mapped[Json | None]
+    summary_metrics: Mapped[Json] = mapped_column(default=dict)  # {group: {name: {"count", "min", ...}}}
+    latest_validation: Mapped[Validation | None]
+    best_validation: Mapped[Validation | None]
     searcher_metric: Mapped[float | None]  # best value of the searcher's metric
     latest_checkpoint: Mapped[uuid.UUID | None]
     warm_start: Mapped[uuid.UUID | None]  # another trial's checkpoint, which it loads while it has none
@@ -342,7 +345,7 @@ class Allocation(Base):
     # Devices that Determined's harness reports, by container. Only their own endpoint reads them.
     accelerators: Mapped[list[Json] | None] = mapped_column(deferred=True)
     ready: Mapped[bool | None]  # whether a service in it has reported ready; None: there is none to wait for
-    proxy: Mapped[Json | None]  # where that service listens: {"address", "port", "user"}
+    proxy: Mapped[ServiceAddress | None]  # where that service listens
     created_at: Mapped[Time] = _now()
     ended_at: Mapped[Time | None]
     workspace_id: Mapped[int | None]  # in which it ran, where its experiment has been moved to another one since

@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, func
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainmaster.master.db.tables import Base, Time
-from trainmaster.master.values.stored import Json
+from trainmaster.master.values.webhooks import TriggerCondition
 
 
 class Webhook(Base):
@@ -33,7 +33,7 @@ class WebhookTrigger(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     webhook_id: Mapped[int] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"), index=True)
     kind: Mapped[str] = mapped_column(index=True)  # EXPERIMENT_STATE_CHANGE, TASK_LOG or CUSTOM
-    condition: Mapped[Json]  # {"state"} or {"regex"}
+    condition: Mapped[TriggerCondition]
 
 
 class WebhookMatch(Base):

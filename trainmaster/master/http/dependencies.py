@@ -66,8 +66,8 @@ class ServedMaster(Master):
 
 async def _master(request: Request) -> ServedMaster:
     """Return a coroutine although it waits for nothing: FastAPI would send a plain function to a thread and back."""
-    found: ServedMaster = request.app.state.master
-    return found
+    master: ServedMaster = request.app.state.master
+    return master
 
 
 UsesMaster = Annotated[ServedMaster, Depends(_master)]
@@ -110,10 +110,10 @@ def session_cookie(request: HTTPConnection) -> str:
     foreign."""
     if SERVICES in request.scope:
         return ""  # ports of one host share cookies
-    found = cookies.shown(request, cookies.SESSION)
-    if len(found) > 1:
-        raise Forbidden(f"There are {len(found)} cookies {cookies.SESSION!r}: remove this site's cookies, and log in.")
-    return found[0] if found else ""
+    token = cookies.shown(request, cookies.SESSION)
+    if len(token) > 1:
+        raise Forbidden(f"There are {len(token)} cookies {cookies.SESSION!r}: remove this site's cookies, and log in.")
+    return token[0] if token else ""
 
 
 def same_page(connection: HTTPConnection, master: ServedMaster, caller: Caller) -> bool:
@@ -191,21 +191,21 @@ def _known(connection: HTTPConnection, master: ServedMaster) -> Caller:
 
 
 async def _caller(request: Request, master: UsesMaster) -> Caller:
-    found: Caller | None = request.scope.get(_KNOWN)
-    if found is None and identity.is_of_job(token := bearer(request)):
+    known: Caller | None = request.scope.get(_KNOWN)
+    if known is None and identity.is_of_job(token := bearer(request)):
         checked_later = request.scope["route"].path in CHECKED_LATER
-        found = await master.job_calls.caller(token, checked_later=checked_later)
-    if found is not None and not master.settings.roles:
-        return _let_in(request, master, found)
+        known = await master.job_calls.caller(token, checked_later=checked_later)
+    if known is not None and not master.settings.roles:
+        return _let_in(request, master, known)
     shown = bearer(request)
-    caller = await master.threads.check(shown, peer_of(request), _let_in, request, master, found)
+    caller = await master.threads.check(shown, peer_of(request), _let_in, request, master, known)
     master.threads.remember(shown, caller)
     return caller
 
 
-def _let_in(request: Request, master: ServedMaster, found: Caller | None) -> Caller:
+def _let_in(request: Request, master: ServedMaster, known: Caller | None) -> Caller:
     """Authenticate and authorizes the caller; queries the database for unknown callers, and for roles."""
-    caller = found or _known(request, master)
+    caller = known or _known(request, master)
     note_sender(request.scope, caller.allocation_id or caller.user_id)
     note_caller(request.scope, caller)
     return _allowed(request, master, caller)

@@ -69,8 +69,8 @@ def stream_error(error: Exception) -> bytes:
     that of grpc-gateway; clients read in `http_code` whether trying again helps."""
     status, message = explained(error)
     code, reason = _BY_STATUS.get(status, (2, "Unknown"))
-    told = {"grpc_code": code, "http_code": status, "http_status": reason, "message": message}
-    return json.dumps({"error": told}).encode() + b"\n"
+    sentence = {"grpc_code": code, "http_code": status, "http_status": reason, "message": message}
+    return json.dumps({"error": sentence}).encode() + b"\n"
 
 
 def _status_of(error: errors.ServiceError) -> int:
@@ -142,8 +142,8 @@ def install(app: FastAPI) -> None:
         if any(e["loc"] == ("body",) for e in error.errors()) and "json" not in kind:
             # Not read as JSON, whatever it contains: a foreign page can make a browser send forms with its user's
             # cookie.
-            said = f"Content-Type {kind!r}" if kind else "no Content-Type"
-            return envelope(400, f"The request's body has {said}: send JSON, with Content-Type: application/json.")
+            what = f"Content-Type {kind!r}" if kind else "no Content-Type"
+            return envelope(400, f"The request's body has {what}: send JSON, with Content-Type: application/json.")
         return envelope(400, f"The request does not fit: {'; '.join(parts)}.")
 
     @app.exception_handler(HTTPException)

@@ -70,12 +70,12 @@ def in_json_names(query: bytes) -> bytes:
     if not query:
         return query
     kept: list[tuple[str, str]] = []
-    seen = set()
+    names = set()
     for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         name = json_name(key)
-        if name in LISTS or name not in seen:
+        if name in LISTS or name not in names:
             kept.append((name, value))
-        seen.add(name)
+        names.add(name)
     return urlencode(kept).encode()
 
 
@@ -90,10 +90,10 @@ def _as_json(scope: Scope) -> list[tuple[bytes, bytes]]:
 
     Requests of browsers keep it. A foreign page can make one send forms, with its user's cookie or to log its user
     in as somebody else; such a request holds one of the headers that browsers add, and no token in a header."""
-    found: list[tuple[bytes, bytes]] = scope["headers"]
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
     request = HTTPConnection(scope)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-        return found
+        return headers
     if not in_header(request) and any(name in request.headers for name in _OF_BROWSERS):
-        return found
-    return [(name, value) for name, value in found if name != b"content-type"]
+        return headers
+    return [(name, value) for name, value in headers if name != b"content-type"]

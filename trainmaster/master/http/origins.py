@@ -70,8 +70,8 @@ class StripPortalPrefix:
         if scope["type"] in ("http", "websocket"):
             # The path as it was sent decides, and the decoded one follows: cut apart, they could end up different.
             raw = bytes(scope.get("raw_path") or quote(scope["path"]).encode())
-            if found := _NODE.match(raw):
-                raw = raw[found.end() :]
+            if match := _NODE.match(raw):
+                raw = raw[match.end() :]
                 scope = {**scope, "path": unquote(raw.decode("latin-1")), "raw_path": raw}
         await self._app(scope, receive, send)
 

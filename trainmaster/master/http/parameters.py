@@ -26,12 +26,12 @@ UNSPECIFIED = "UNSPECIFIED"
 def words(values: Sequence[str], prefix: str, known: Iterable[str], numbered: enums.Numbered = ()) -> list[str]:
     """Enum values as bare words: `STATE_ACTIVE`, `ACTIVE` and `1` are the same. Raises Invalid with the valid words."""
     numbers = {str(number): word for number, word in enumerate(numbered)}
-    found = [numbers.get(value, value).removeprefix(prefix) for value in values]
+    names = [numbers.get(value, value).removeprefix(prefix) for value in values]
     allowed = list(known)
-    for value, word in zip(values, found, strict=True):
+    for value, word in zip(values, names, strict=True):
         if word not in (*allowed, UNSPECIFIED):
             raise Invalid(f"There is no {value!r} here; there are {', '.join(prefix + name for name in allowed)}.")
-    return [word for word in found if word != UNSPECIFIED]
+    return [word for word in names if word != UNSPECIFIED]
 
 
 def sort_key(name: str, known: Mapping[str, Any], default: str, numbered: enums.Numbered) -> str:
@@ -42,8 +42,8 @@ def sort_key(name: str, known: Mapping[str, Any], default: str, numbered: enums.
 
 def _descending(orderBy: str = "") -> bool | None:
     """ORDER_BY_ASC or ORDER_BY_DESC; the list's own order when it is not given."""
-    found = words([orderBy], "ORDER_BY_", ("ASC", "DESC"), enums.ORDER_BY) if orderBy else []
-    return found[0] == "DESC" if found else None
+    words_given = words([orderBy], "ORDER_BY_", ("ASC", "DESC"), enums.ORDER_BY) if orderBy else []
+    return words_given[0] == "DESC" if words_given else None
 
 
 def _experiment_states(states: Strings = []) -> list[str]:  # noqa: B006
@@ -60,8 +60,8 @@ def _checkpoint_states(states: Strings = []) -> list[str]:  # noqa: B006
 
 def _scheduled(states: Strings = []) -> bool | None:  # noqa: B006
     """Filter of jobs: those that hold resources, those that wait, or all."""
-    found = words(states, "STATE_", ("QUEUED", "SCHEDULED", "SCHEDULED_BACKFILLED"), enums.JOB_STATE)
-    kinds = {word != "QUEUED" for word in found}
+    names = words(states, "STATE_", ("QUEUED", "SCHEDULED", "SCHEDULED_BACKFILLED"), enums.JOB_STATE)
+    kinds = {word != "QUEUED" for word in names}
     return kinds.pop() if len(kinds) == 1 else None
 
 

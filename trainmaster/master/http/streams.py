@@ -67,19 +67,19 @@ async def log_fields(
 
     def read() -> tuple[dict[str, list[Any]], bool]:
         over = master.trials.is_over(tasks[-1])
-        found: dict[str, list[Any]] = {}
+        fields: dict[str, list[Any]] = {}
         for name in tasks:
             for field, values in master.log_store.fields(name).items():
-                found[field] = sorted({*found.get(field, ()), *values})
-        return found, over
+                fields[field] = sorted({*fields.get(field, ()), *values})
+        return fields, over
 
-    said: dict[str, list[Any]] | None = None
+    sent: dict[str, list[Any]] | None = None
     with waiting(master.wakeups, f"task:{tasks[-1]}") as turn:
         while True:
-            found, over = await master.threads.run(caller, read)
-            if found != said:
-                yield found
-                said = found
+            names, over = await master.threads.run(caller, read)
+            if names != sent:
+                yield names
+                sent = names
             if not follow or over or not await turn.again():
                 return
 

@@ -61,6 +61,6 @@ async def wait_for(wakeups: Wakeups, subject: str, look: Callable[[], Awaitable[
     """Return the result of `look`; None when it has found nothing for `timeout` seconds."""
     with waiting(wakeups, subject, timeout=timeout) as turn:
         while True:
-            found = await look()
-            if found is not None or not await turn.again():
-                return found
+            answer = await look()
+            if answer is not None or not await turn.again():
+                return answer

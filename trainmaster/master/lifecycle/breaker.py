@@ -43,7 +43,7 @@ class PoolPause:
 def pool_pause(failures: Sequence[Failure], closed_at: float, now: float) -> PoolPause | None:
     """Return the open circuit breaker of a pool, else None. `closed_at`: when a runtime last came up there, or an
     administrator resumed the pool."""
-    counting = [one for one in failures if one.at > max(closed_at, now - MEMORY)]
+    counting = [failure for failure in failures if failure.at > max(closed_at, now - MEMORY)]
     if len(counting) < THRESHOLD:
         return None
     last = max(counting, key=lambda one: one.at)

@@ -205,11 +205,11 @@ class AsyncHalving(Method):
         """Ranks everybody again, in the order in which they came."""
         values = [dict(zip(rung.trials, rung.values, strict=True)) for rung in self._rungs]
         rungs = [Rung(rung.units) for rung in self._rungs]
-        found = []
+        arrivals = []
         for trial, place in self._in_order(when):
             value, rung = values[place][trial], rungs[place]
             rank = rung.insert(trial, value)
-            found.append(
+            arrivals.append(
                 Arrival(
                     trial,
                     place,
@@ -220,7 +220,7 @@ class AsyncHalving(Method):
                     self._cut(place, rung),
                 )
             )
-        return found
+        return arrivals
 
     def _in_order(self, when: When) -> list[tuple[int, int]]:
         """Trials and rungs. A search of an earlier release did not record the order: what is missing came before the

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.master.values.search_goal import SearchGoal
+from trainmaster.master.values.search import SearchGoal
 
 
 def missing_in(goal: SearchGoal, metrics: Mapping[str, Any]) -> list[str]:
     """Sentences on what a trial's first validation lacks."""
     metric, units = goal.metric, goal.time_metric
-    found = []
+    missing = []
     if metric and metric not in metrics:
-        found.append(f"{no_metric(metric, metrics)}. The search compares trials by it: searcher.metric names it.")
+        missing.append(f"{no_metric(metric, metrics)}. The search compares trials by it: searcher.metric names it.")
     if units not in ("", "batches") and units not in metrics:
-        found.append(
+        missing.append(
             f"The validation has no metric {units}, which searcher.time_metric names: steps_completed counts instead."
         )
-    return found
+    return missing
 
 
 def never_reported(goal: SearchGoal, reported: Mapping[str, Any]) -> str:

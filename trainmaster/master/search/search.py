@@ -16,7 +16,7 @@ from trainmaster.master.search.hyperparameters import sample
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import Arrival, BracketRanking, Method, ValidationReport, When
 from trainmaster.master.search.methods import make_method
-from trainmaster.master.values.search_goal import SearchGoal
+from trainmaster.master.values.search import SearchGoal
 
 SNAPSHOT_VERSION = 1
 EXITED = "EXITED"  # the end of a trial for no other reason

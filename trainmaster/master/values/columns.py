@@ -14,7 +14,11 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from trainmaster.master.values.configs import StoredConfig, StoredTask
 from trainmaster.master.values.exits import ExitRecords
 from trainmaster.master.values.observed import ObservedJob
+from trainmaster.master.values.search import SearchResult
 from trainmaster.master.values.storage import StorageRef
+from trainmaster.master.values.tasks import ServiceAddress, ShellKeys, ShownEvents
+from trainmaster.master.values.validation import Validation
+from trainmaster.master.values.webhooks import TriggerCondition
 
 
 class Value(Protocol):
@@ -56,10 +60,17 @@ class ValueColumn(TypeDecorator[V]):
         return self if isinstance(value, self.kind) else self.impl_instance.coerce_compared_value(op, value)
 
 
-COLUMNS: dict[Any, TypeEngine[Any]] = {
-    StoredConfig: ValueColumn(StoredConfig),
-    StoredTask: ValueColumn(StoredTask),
-    ObservedJob: ValueColumn(ObservedJob),
-    ExitRecords: ValueColumn(ExitRecords),
-    StorageRef: ValueColumn(StorageRef),
-}
+_KINDS: tuple[type[Any], ...] = (
+    StoredConfig,
+    StoredTask,
+    ObservedJob,
+    ExitRecords,
+    StorageRef,
+    SearchResult,
+    ServiceAddress,
+    ShellKeys,
+    ShownEvents,
+    TriggerCondition,
+    Validation,
+)
+COLUMNS: dict[Any, TypeEngine[Any]] = {kind: ValueColumn(kind) for kind in _KINDS}

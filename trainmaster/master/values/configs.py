@@ -12,7 +12,7 @@ from trainmaster.config.experiment import ExperimentConfig, Integrations, Reprod
 from trainmaster.config.shapes import Section
 from trainmaster.config.task import TaskConfig, TaskResources
 from trainmaster.config.user_options import UserOptions
-from trainmaster.master.values.search_goal import SearchGoal
+from trainmaster.master.values.search import SearchGoal
 from trainmaster.master.values.storage import StorageRef
 from trainmaster.master.values.stored import Json, StoredJson, section_of
 

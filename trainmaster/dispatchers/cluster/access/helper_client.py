@@ -94,14 +94,14 @@ class HelperClient:
 
     def _greet(self, wire: Channel, until: float) -> None:
         """Wait for the greeting of the program. Raises _Ended, TimeoutError, ProgramNotStarted."""
-        seen = b""
+        received = b""
         try:
             wire.send(self._preface, until)
-            while not (match := GREETING.search(seen)):
+            while not (match := GREETING.search(received)):
                 more = wire.receive(until)
-                if not more or len(seen) > MAX_NOISE:
+                if not more or len(received) > MAX_NOISE:
                     raise _Ended(ProgramNotStarted)
-                seen += more
+                received += more
         except TimeoutError:
             raise
         except OSError:
@@ -116,7 +116,7 @@ class HelperClient:
     def _exchange(self, wire: Channel, request: bytes, mark: bytes, deadline: float) -> bytes:
         """Send the request and return the answer between the marks. Raises _Ended, ConnectionLost."""
         until = time.monotonic() + deadline + MARGIN
-        seen = bytearray()
+        received = bytearray()
         begin = -1
         try:
             wire.send(request, until)
@@ -124,14 +124,14 @@ class HelperClient:
                 more = wire.receive(until)
                 if not more:
                     raise _Ended(ConnectionLost)
-                if len(seen) > MAX_ANSWER:
+                if len(received) > MAX_ANSWER:
                     raise ConnectionLost(f"The answer{self._line.place} is longer than {MAX_ANSWER >> 20} MiB.")
-                look = max(0, len(seen) - len(mark))
-                seen += more
-                if begin < 0 and (begin := seen.find(mark, look)) >= 0:
+                look = max(0, len(received) - len(mark))
+                received += more
+                if begin < 0 and (begin := received.find(mark, look)) >= 0:
                     look = begin + len(mark)
-                if begin >= 0 and (end := seen.find(mark, max(look, begin + len(mark)))) >= 0:
-                    return bytes(seen[begin + len(mark) : end])
+                if begin >= 0 and (end := received.find(mark, max(look, begin + len(mark)))) >= 0:
+                    return bytes(received[begin + len(mark) : end])
         except TimeoutError:
             self._line.invalidate()
             raise ConnectionLost(f"No answer{self._line.place} in {deadline + MARGIN:.0f} s.") from None
@@ -161,13 +161,13 @@ def own_source() -> bytes:
     folder = importlib.resources.files(jobfolder)
     placed: set[str] = set()
 
-    def module(found: re.Match[str]) -> str:
-        if found[1] in placed:
+    def module(match: re.Match[str]) -> str:
+        if match[1] in placed:
             return ""
-        placed.add(found[1])
-        text = folder.joinpath(f"{found[1]}.py").read_text(encoding="utf-8")
+        placed.add(match[1])
+        text = folder.joinpath(f"{match[1]}.py").read_text(encoding="utf-8")
         body = text.partition("from __future__ import annotations\n")[2]
-        return f"# -- {jobfolder.__name__}.{found[1]} --" + re.sub(imports, module, body, flags=re.MULTILINE)
+        return f"# -- {jobfolder.__name__}.{match[1]} --" + re.sub(imports, module, body, flags=re.MULTILINE)
 
     imports = rf"^from {re.escape(jobfolder.__name__)}\.(\w+) import (?:\([^)]*\)|.*)$"
     program = folder.joinpath("helper.py").read_text(encoding="utf-8")

@@ -188,8 +188,8 @@ class _ParamikoChannel:
 
     def receive(self, until: float) -> bytes:
         with self._limit(until):
-            found: bytes = self._channel.recv(CHUNK)
-        return found
+            data: bytes = self._channel.recv(CHUNK)
+        return data
 
     @contextmanager
     def _limit(self, until: float) -> Iterator[None]:

@@ -129,8 +129,10 @@ def check_account(policy: HelperPolicy, wanted: Optional[str]) -> pwd.struct_pas
         return account
     if os.getuid() != os.geteuid() or account.pw_uid < max(policy.min_uid, 1) or account.pw_name in policy.denied_users:
         raise RequestRefused("jobs never run as %s: it is root, a system account or denied" % account.pw_name)
-    mine = {os.getegid(), *os.getgroups()}
-    for name in sorted({group.gr_name for group in grp.getgrall() if group.gr_gid in mine} & set(policy.denied_groups)):
+    groups = {os.getegid(), *os.getgroups()}
+    for name in sorted(
+        {group.gr_name for group in grp.getgrall() if group.gr_gid in groups} & set(policy.denied_groups)
+    ):
         raise RequestRefused("jobs never run as %s, a member of the group %s" % (account.pw_name, name))
     return account
 
@@ -284,8 +286,8 @@ def answer(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
         os.makedirs(root, 0o755, exist_ok=True)
         return {"owner": announce(root, str(request["url"]))}
     if verb == "check":
-        found = {str(path): _facts(str(path)) for path in request.get("paths", ())}
-        return {"user": account.pw_name, "uid": account.pw_uid, "paths": found, "python": list(sys.version_info[:3])}
+        facts = {str(path): _facts(str(path)) for path in request.get("paths", ())}
+        return {"user": account.pw_name, "uid": account.pw_uid, "paths": facts, "python": list(sys.version_info[:3])}
     raise RequestRefused("unknown verb %r" % verb)
 
 

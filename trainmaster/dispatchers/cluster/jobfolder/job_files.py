@@ -219,8 +219,8 @@ def tail(root: str, token: str, limit: int, allowed: Optional[Sequence[str]] = N
 
 def _output(job: int, limit: int) -> Optional[bytes]:
     """Return the end of the captured output, from the beginning of a UTF-8 character on."""
-    found = _read(job, OUTPUT, -limit)
-    return found.lstrip(INSIDE_CHARACTER) if found is not None and len(found) >= limit else found
+    output = _read(job, OUTPUT, -limit)
+    return output.lstrip(INSIDE_CHARACTER) if output is not None and len(output) >= limit else output
 
 
 def _leaves(job: int, name: str, wanted: Pattern[str]) -> Iterator[Tuple[int, str]]:
@@ -274,13 +274,13 @@ def _ends(file: BinaryIO, offset: int, lines: int, size: int) -> int:
         block = file.read(min(BLOCK, size - offset))
         if not block:
             return -1
-        found = block.count(b"\n")
-        if found >= lines:
+        newlines = block.count(b"\n")
+        if newlines >= lines:
             place = -1
             for _ in range(lines):
                 place = block.index(b"\n", place + 1)
             return offset + place + 1
-        lines -= found
+        lines -= newlines
         offset += len(block)
     return offset if lines == 0 else -1
 

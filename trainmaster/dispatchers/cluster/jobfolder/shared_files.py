@@ -78,12 +78,12 @@ def link(job: int, cache_dir: str, files: Mapping[str, SharedContent]) -> None:
 
 def cache_dirs_of(job: int) -> Set[str]:
     """Return the folders of shared files that the links of an opened job folder lead to."""
-    found = set()
+    folders = set()
     for name in os.listdir(job):
         match = LINK.fullmatch(_target(name, job))
         if match:
-            found.add(match.group(1))
-    return found
+            folders.add(match.group(1))
+    return folders
 
 
 def sweep(root: int, cache_dir: str) -> None:
@@ -165,12 +165,12 @@ def _is_whole(place: int, name: str, sha256: str) -> bool:
         facts = os.fstat(opened.fileno())
         key = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
         if key not in _DIGESTS:
-            found = hashlib.sha256()
+            digest = hashlib.sha256()
             for block in iter(lambda: opened.read(1024**2), b""):
-                found.update(block)
+                digest.update(block)
             if len(_DIGESTS) >= 10_000:
                 _DIGESTS.clear()
-            _DIGESTS[key] = found.hexdigest()
+            _DIGESTS[key] = digest.hexdigest()
     return _DIGESTS.get(key) == sha256
 
 
@@ -180,17 +180,17 @@ def _unused(folder: int, name: str) -> bool:
 
 def _contents(folder: int) -> Dict[str, List[str]]:
     """Return the names in each folder of the opened folder."""
-    found = {}
+    contents = {}
     for entry in os.listdir(folder):
         try:
             place = os.open(entry, SUBFOLDER, dir_fd=folder)
         except (NotADirectoryError, FileNotFoundError):
             continue
         try:
-            found[entry] = os.listdir(place)
+            contents[entry] = os.listdir(place)
         finally:
             os.close(place)
-    return found
+    return contents
 
 
 def _linked(root: int, names: Set[str]) -> Set[str]:

@@ -84,15 +84,15 @@ def sizes(path: str, rules: Rules) -> Dict[str, int]:
         folder = open_folder(path, rules)
     except FileNotFoundError:
         return {}
-    found: Dict[str, int] = {}
+    sizes_by_path: Dict[str, int] = {}
     links: Dict[str, str] = {}
     try:
         for entry in entries(folder, rules):
             if stat.S_ISLNK(entry.status.st_mode):
                 links[entry.path] = os.readlink(entry.name, dir_fd=entry.folder)
             else:
-                found[entry.path + "/" * is_folder(entry)] = 0 if is_folder(entry) else entry.status.st_size
-        return _with_links(found, links)
+                sizes_by_path[entry.path + "/" * is_folder(entry)] = 0 if is_folder(entry) else entry.status.st_size
+        return _with_links(sizes_by_path, links)
     finally:
         os.close(folder)
 
@@ -146,11 +146,11 @@ def remove(path: str, patterns: Sequence[str], rules: Rules) -> Dict[str, int]:
     try:
         split = [tuple(part for part in pattern.split("/") if part not in ("", ".")) for pattern in patterns]
         links: Dict[str, str] = {}
-        found = _remove_below(opened.folder, (), 0, split, rules, _Budget(rules), links)
-        left = _with_links(found, links)
-        if not found and not links and patterns:
-            mine, there = os.fstat(opened.folder), _status(opened.name, opened.parent)
-            if there is not None and (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino):
+        outcome = _remove_below(opened.folder, (), 0, split, rules, _Budget(rules), links)
+        left = _with_links(outcome, links)
+        if not outcome and not links and patterns:
+            held, there = os.fstat(opened.folder), _status(opened.name, opened.parent)
+            if there is not None and (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino):
                 os.rmdir(opened.name, dir_fd=opened.parent)
         return left
     finally:
@@ -234,7 +234,7 @@ def _remove_below(
     return left
 
 
-def _with_links(found: Dict[str, int], links: Dict[str, str]) -> Dict[str, int]:
+def _with_links(sizes_by_path: Dict[str, int], links: Dict[str, str]) -> Dict[str, int]:
     """Add the names of links, and of what is in the folders that they lead to: by their texts, nothing is followed."""
     added: Dict[str, int] = {}
     for link in links:
@@ -243,14 +243,14 @@ def _with_links(found: Dict[str, int], links: Dict[str, str]) -> Dict[str, int]:
             if goal not in links:
                 break
             goal = os.path.normpath(os.path.join(os.path.dirname(goal), links[goal]))
-        if goal in found:
-            added[link] = found[goal]
-        elif goal + "/" in found and not (link + "/").startswith(goal + "/"):
-            below = (name for name in found if name.startswith(goal + "/"))
-            added.update((link + name[len(goal) :], found[name]) for name in below)
+        if goal in sizes_by_path:
+            added[link] = sizes_by_path[goal]
+        elif goal + "/" in sizes_by_path and not (link + "/").startswith(goal + "/"):
+            below = (name for name in sizes_by_path if name.startswith(goal + "/"))
+            added.update((link + name[len(goal) :], sizes_by_path[name]) for name in below)
         else:
             added[link] = 0
-    return {**found, **added}
+    return {**sizes_by_path, **added}
 
 
 def _enter(name: str, folder: int, rules: Rules, depth: int) -> int:

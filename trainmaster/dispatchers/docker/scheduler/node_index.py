@@ -215,10 +215,10 @@ class NodeIndex:
             return None
         spots = {name: self.spots[name] for name in self._rooms.at_least(slots, largest_first=False)}
         spots.update({name: spot for name, spot in self._leaving.items() if spot.node.open and spot.soon >= slots})
-        found = [spot for name, spot in spots.items() if name not in avoid]
-        if len(found) < nodes:
+        usable = [spot for name, spot in spots.items() if name not in avoid]
+        if len(usable) < nodes:
             return None
-        ordered = sorted(found, key=lambda spot: (spot.soon, spot.node.id))
+        ordered = sorted(usable, key=lambda spot: (spot.soon, spot.node.id))
         return {spot.node.id: slots for spot in ordered[:nodes]}
 
     def within_reach(self, priority: int, slots: int) -> Iterator[NodeState]:
@@ -233,19 +233,19 @@ class NodeIndex:
 
     def closest(self, nodes: int, slots: int, avoid: frozenset[str]) -> Placement:
         """Find agents that are large enough, those first that lack the fewest slots."""
-        found = [
+        distances = [
             spot
             for name, spot in self._leaving.items()
             if spot.node.open and spot.node.slots >= slots and name not in avoid
         ]
-        taken = {spot.node.id for spot in found} | avoid
+        taken = {spot.node.id for spot in distances} | avoid
         wanted = nodes
         for name in self._rooms.at_least(0, largest_first=True):
             if not wanted:
                 break
             spot = self.spots[name]
             if spot.node.slots >= slots and name not in taken:
-                found.append(spot)
+                distances.append(spot)
                 wanted -= 1
-        ordered = sorted(found, key=lambda spot: (-spot.soon, spot.node.id))
+        ordered = sorted(distances, key=lambda spot: (-spot.soon, spot.node.id))
         return {spot.node.id: slots for spot in ordered[:nodes]}

@@ -316,13 +316,13 @@ class Scheduler:
             self._break_promise(job)
         placement = self._yard.fit_soon(shape.nodes, shape.slots, job.avoid)
         if placement is None:
-            found = choose(shape, self._askable(job, shape), lambda spot: self._victims(job, spot), self._fair_to(job))
-            if found is None:
+            chosen = choose(shape, self._askable(job, shape), lambda spot: self._victims(job, spot), self._fair_to(job))
+            if chosen is None:
                 return False
-            for victim in found.victims:
+            for victim in chosen.victims:
                 self.leave(victim.job_id)
                 round_.preemptions.append(PreemptGang(victim.job_id, job.id))
-            placement = found.placement
+            placement = chosen.placement
         self._promised[job.id] = placement
         self._groups[job.group].promised += job.slots
         self._yard.keep(placement)

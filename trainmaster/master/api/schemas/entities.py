@@ -16,6 +16,7 @@ from trainmaster.master.services.paging import Window
 from trainmaster.master.values.configs import StoredConfig
 from trainmaster.master.values.observed import ObservedJob
 from trainmaster.master.values.stored import Json
+from trainmaster.master.values.validation import Validation
 
 
 class Pagination(Shape):
@@ -387,5 +388,5 @@ def checkpoint_workload(row: tables.Checkpoint) -> Json:
     }
 
 
-def _workload(stored: Json | None) -> Json | None:
-    return {**stored, "numInputs": 0} if stored else None
+def _workload(stored: Validation | None) -> Json | None:
+    return {**stored.to_json(), "numInputs": 0} if stored else None

@@ -13,10 +13,10 @@ from trainmaster.master.values.stored import Json
 
 def metrics_workload(report: metric_reports.StoredReport, *, batches: bool) -> Json:
     stored = report.metrics
-    found: Json = {"avgMetrics": stored.get("avg_metrics", stored.get("validation_metrics", {}))}
+    metrics: Json = {"avgMetrics": stored.get("avg_metrics", stored.get("validation_metrics", {}))}
     if batches and "batch_metrics" in stored:
-        found["batchMetrics"] = stored["batch_metrics"]
-    return {"endTime": rfc3339(report.at), "metrics": found, "numInputs": 0, "totalBatches": report.steps}
+        metrics["batchMetrics"] = stored["batch_metrics"]
+    return {"endTime": rfc3339(report.at), "metrics": metrics, "numInputs": 0, "totalBatches": report.steps}
 
 
 def metrics_report(report: metric_reports.StoredReport) -> Json:
@@ -38,7 +38,7 @@ def log_line(line: log_store.StoredLine) -> Json:
     stamp = rfc3339(line.at)
     level = "" if line.level == "UNSPECIFIED" else f"{line.level}: "
     where = f" [{line.agent_id}]" if line.agent_id else ""
-    found: Json = {
+    shown: Json = {
         "id": str(line.id),
         "taskId": line.task_id,
         "timestamp": stamp,
@@ -54,4 +54,4 @@ def log_line(line: log_store.StoredLine) -> Json:
         "rankId": line.rank_id,
         "stdtype": line.stdtype,
     }
-    return found | {key: value for key, value in optional.items() if value is not None}
+    return shown | {key: value for key, value in optional.items() if value is not None}

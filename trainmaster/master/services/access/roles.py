@@ -150,11 +150,11 @@ class Roles:
         with self._store.autocommit() as session:
             own_groups = set(session.scalars(groups.of_user(caller.user_id)))
         return [
-            one
-            for one in assignments
-            if one.user_id == caller.user_id
-            or one.group_id in own_groups
-            or caller.holds(Permission.ASSIGN_ROLES, one.workspace_id)
+            assignment
+            for assignment in assignments
+            if assignment.user_id == caller.user_id
+            or assignment.group_id in own_groups
+            or caller.holds(Permission.ASSIGN_ROLES, assignment.workspace_id)
         ]
 
 
@@ -175,9 +175,9 @@ def assignable(workspace_id: int | None) -> list[Role]:
 def by_role(assignments: Iterable[Assignment]) -> Mapping[int, Sequence[Assignment]]:
     """Store assignments in the order of the roles' ids; of existing roles only."""
     gathered: dict[int, list[Assignment]] = defaultdict(list)
-    for one in assignments:
-        if one.role_id in ROLES:
-            gathered[one.role_id].append(one)
+    for assignment in assignments:
+        if assignment.role_id in ROLES:
+            gathered[assignment.role_id].append(assignment)
     return dict(sorted(gathered.items()))
 
 

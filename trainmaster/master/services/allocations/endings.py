@@ -98,15 +98,15 @@ class Endings:
     def verdicts(self, endings: Sequence[Ending]) -> Iterator[Verdict]:
         """Yield the verdicts of attempts whose end is certain by now."""
         time = epoch(now())
-        for one in endings:
-            row = one.allocation
+        for ending in endings:
+            row = ending.allocation
             outcome = verdict(attempt_of(row), time, self._settings.lost_after)
             if outcome is not None:
-                leased, taken, written = row.lease_job is not None, dict(one.taken or {}), _written(row)
+                leased, taken, written = row.lease_job is not None, dict(ending.taken or {}), _written(row)
                 complete = _complete(row, taken, written)
                 left = row.absent_since is not None or bool(row.observed and row.observed.ended_seen_at)
                 yield Verdict(
-                    *(row.id, one.experiment_id, row.token, row.run_as, outcome),
+                    *(row.id, ending.experiment_id, row.token, row.run_as, outcome),
                     *(complete, leased, row.num_nodes, taken, written),
                     left=left,
                 )
@@ -251,14 +251,14 @@ def unclear(endings: Sequence[Ending]) -> list[Unclear]:
     """Attempt that the scheduler reports ended, or no longer lists, while exit records of nodes are missing; and those
     that it calls cancelled although something speaks against a person."""
     unexplained = []
-    for one in endings:
-        attempt = attempt_of(one.allocation)
+    for ending in endings:
+        attempt = attempt_of(ending.allocation)
         over = attempt.reported is not None or attempt.absent_since is not None
         doubted = _is_doubted(attempt)
-        if one.ref is not None and (doubted or (over and len(attempt.exits) < attempt.num_nodes)):
+        if ending.ref is not None and (doubted or (over and len(attempt.exits) < attempt.num_nodes)):
             # "failed" may hide the cause; every other state names it
             explains = doubted or attempt.reported in (None, OutcomeKind.FAILED)
-            unexplained.append(Unclear(one.allocation.id, one.ref, attempt.reported, explains))
+            unexplained.append(Unclear(ending.allocation.id, ending.ref, attempt.reported, explains))
     return unexplained
 
 

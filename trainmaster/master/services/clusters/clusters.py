@@ -246,7 +246,7 @@ class Clusters:
         for cluster in self:
             if cluster.facts.shows_external:
                 jobs = self._recent_external(cluster)
-                names = {one.partition: one.pool.name for one in reversed(self.pools()) if one.cluster is cluster}
+                names = {pool.partition: pool.pool.name for pool in reversed(self.pools()) if pool.cluster is cluster}
                 external += [replace(job, pool=names.get(job.pool, job.pool)) for job in jobs]
         return external
 

@@ -24,6 +24,7 @@ from trainmaster.master.services.context import MasterContext
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.values.configs import LogRule, StoredConfig
+from trainmaster.master.values.webhooks import TriggerCondition
 
 SHOWN = 200  # characters of a line in sentences
 
@@ -54,7 +55,7 @@ def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarS
     sent = select(WebhookMatch.trigger_id).where(WebhookMatch.trigger_id == trigger.id, WebhookMatch.task_id == task_id)
     sent = sent.correlate_except(WebhookMatch)
     triggers = (
-        select(func.jsonb_agg(func.jsonb_build_array(trigger.id, trigger.condition["regex"].astext)))
+        select(func.jsonb_agg(func.jsonb_build_array(trigger.id, trigger.condition[TriggerCondition.REGEX].astext)))
         .join(hook, hook.id == trigger.webhook_id)
         .where(
             trigger.kind == webhooks.TASK_LOG,

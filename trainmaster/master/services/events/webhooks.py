@@ -28,6 +28,7 @@ from trainmaster.master.services.events import slack
 from trainmaster.master.services.store import wake
 from trainmaster.master.values.configs import StoredConfig
 from trainmaster.master.values.stored import Json
+from trainmaster.master.values.webhooks import TriggerCondition
 
 KINDS = ("DEFAULT", "SLACK")
 MODES = ("WORKSPACE", "SPECIFIC")
@@ -40,7 +41,7 @@ OUTBOX = "webhooks"  # the wake-up subject of deliveries
 @dataclass(frozen=True)
 class Trigger:
     kind: str
-    condition: Mapping[str, Any]
+    condition: TriggerCondition
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class SiteWebhooks:
             session.add(row)
             session.flush()
             triggers = [
-                WebhookTrigger(webhook_id=row.id, kind=trigger.kind, condition=dict(trigger.condition))
+                WebhookTrigger(webhook_id=row.id, kind=trigger.kind, condition=trigger.condition)
                 for trigger in request.triggers
             ]
             session.add_all(triggers)
@@ -221,7 +222,7 @@ def _editable(session: Session, caller: Caller, workspaces: AbstractSet[int | No
 def experiment_ended(session: Session, row: Experiment) -> None:
     """Queues the events for an experiment that has reached its terminal state."""
     triggered = select(WebhookTrigger.webhook_id).where(
-        WebhookTrigger.kind == STATE_CHANGE, WebhookTrigger.condition["state"].astext == row.state
+        WebhookTrigger.kind == STATE_CHANGE, WebhookTrigger.condition[TriggerCondition.STATE].astext == row.state
     )
     hooks = _listeners(session, triggered, row.config, row.project_id)
     if not hooks:
@@ -238,9 +239,9 @@ def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, trial:
     """Queues the event for a line in the log of a trial's task."""
     facts = {"task_log": {"task_id": line.task_id, "node_name": line.node, "triggering_log": line.text}}
     who = (("Experiment ID", trial.experiment_id), ("Trial ID", trial.id))
-    pattern = str(trigger.condition.get("regex") or "")
+    pattern = str(trigger.condition.regex or "")
     message = slack.of_log(who, line.node, line.text, pattern, f"View full logs with `det trial logs {trial.id}`")
-    notify(session, [hook], WebhookEvent(TASK_LOG, dict(trigger.condition), facts, message))
+    notify(session, [hook], WebhookEvent(TASK_LOG, trigger.condition.to_json(), facts, message))
 
 
 def test_event() -> WebhookEvent:
@@ -328,10 +329,10 @@ def _check(request: WebhookRequest) -> None:
     if not request.triggers:
         raise Invalid("A webhook needs at least one trigger, or it would never receive an event.")
     for trigger in request.triggers:
-        if trigger.kind == STATE_CHANGE and trigger.condition.get("state") not in STATES:
+        if trigger.kind == STATE_CHANGE and trigger.condition.state not in STATES:
             raise Invalid(f"A trigger on experiments' states needs a condition state, one of {', '.join(STATES)}.")
         if trigger.kind == TASK_LOG:
-            _check_pattern(trigger.condition.get("regex"))
+            _check_pattern(trigger.condition.regex)
         if trigger.kind == CUSTOM and request.mode != "SPECIFIC":
             raise Invalid(
                 "A custom trigger only works on a webhook with mode 'SPECIFIC', which experiments name under "

@@ -12,7 +12,7 @@ from trainmaster.master.search.hyperparameters import axis_lengths
 from trainmaster.master.search.methods import make_method
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.values.configs import StoredConfig
-from trainmaster.master.values.search_goal import SearchGoal
+from trainmaster.master.values.search import SearchGoal
 
 MOST_RUNGS = 100  # with a divisor above 1 more than any training time allows
 

@@ -35,6 +35,7 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import (
 )
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.values.configs import StoredConfig
+from trainmaster.master.values.search import SearchResult
 
 ENTRYPOINT = "unmanaged"  # the placeholder for a configuration's entrypoint
 SILENT = "no heartbeat came for"  # in the reason of a trial that was given up for its silence
@@ -254,7 +255,7 @@ def _end(orchestrator: ExperimentOrchestrator, trial: Trial, outcome: OutcomeKin
     if State(trial.state).terminal:
         return
     if outcome is OutcomeKind.REJECTED:
-        orchestrator.row.shutdown = {"cancel": False, "failure": True}
+        orchestrator.row.shutdown = SearchResult.of(failure=True)
     orchestrator.trial_event(trial, trials.AllocationEnded(outcome, text))
 
 
@@ -268,7 +269,7 @@ def _revive(orchestrator: ExperimentOrchestrator, trial: Trial) -> None:
     orchestrator.row.live_trials += 1
     failed = select(Trial.id).where(Trial.experiment_id == orchestrator.row.id, Trial.state == State.ERROR.value)
     orchestrator.session.flush()
-    orchestrator.row.shutdown = {"cancel": False, "failure": orchestrator.session.scalar(failed.limit(1)) is not None}
+    orchestrator.row.shutdown = SearchResult.of(failure=orchestrator.session.scalar(failed.limit(1)) is not None)
 
 
 def _revive_experiment(orchestrator: ExperimentOrchestrator) -> None:

@@ -12,7 +12,7 @@ from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Invalid, NotFound
-from trainmaster.master.values.search_goal import SearchGoal
+from trainmaster.master.values.search import SearchGoal
 
 
 def source_of(session: Session, caller: Caller, searcher: SearchGoal) -> uuid.UUID | None:

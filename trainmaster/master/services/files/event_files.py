@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -18,6 +17,7 @@ from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.files.user_files import events_folder
 from trainmaster.master.values.storage import StorageRef
 from trainmaster.master.values.stored import Json
+from trainmaster.master.values.tasks import ShownEvents
 
 MOST_TRIALS = 100  # of one experiment, as Determined has it: the best ones
 
@@ -31,9 +31,8 @@ def folder_of(settings: Settings, storage: StorageRef, experiment_id: int) -> Pa
 
 def shown(
     session: Session, settings: Settings, caller: Caller, experiment_ids: Sequence[int], trial_ids: Sequence[int]
-) -> Json:
-    """Return the arguments of a TensorBoard: the ids, and the folder of each by its name. Raises Invalid, NotFound,
-    Forbidden."""
+) -> ShownEvents:
+    """Return what a TensorBoard of these shows. Raises Invalid, NotFound, Forbidden."""
     if not experiment_ids and not trial_ids:
         raise Invalid("Name what to show: experimentIds or trialIds.")
     folders: dict[str, str] = {}
@@ -59,14 +58,14 @@ def shown(
         folders[name] = str(folder / "trial" / str(number))
         unmounted += [] if ours else [name]
     numbers = {"experiment_ids": list(experiment_ids), "trial_ids": list(trial_ids)}
-    return {**numbers, "folders": folders, "unmounted": unmounted}
+    return ShownEvents({**numbers, "folders": folders, "unmounted": unmounted})
 
 
-def mounts(given: Iterable[BindMount], shows: Mapping[str, Any]) -> list[Json]:
+def mounts(given: Iterable[BindMount], shows: ShownEvents) -> list[Json]:
     """Return the mounts of a TensorBoard: the folders that it reads, under their own paths, read-only. A `directory`
     storage is a path in containers, which a mount of the user's provides."""
     there = [mount.model_dump() for mount in given]
-    roots = {str(_root(Path(path))) for name, path in shows["folders"].items() if name not in shows["unmounted"]}
+    roots = {str(_root(Path(path))) for name, path in shows.folders.items() if name not in shows.unmounted}
     known = {mount.container_path for mount in given}
     return there + [
         {"host_path": root, "container_path": root, "read_only": True, "propagation": "rprivate"}

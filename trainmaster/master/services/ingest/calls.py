@@ -156,7 +156,10 @@ def _store(
         preempt = attempt.preempt_reason or "asked to" if attempt.preempt_at is not None else None
         outcomes[attempt.id] = ReportAnswer(attempt.acked + len(fresh), preempt, gone)
     if additions:
-        changed = [{"id": one.trial_id, "summary": one.summary, "total": one.total_batches} for one in additions]
+        changed = [
+            {"id": addition.trial_id, "summary": addition.summary, "total": addition.total_batches}
+            for addition in additions
+        ]
         rows = [row for one in additions for row in one.rows]
         arguments = {"rows": rows, "trials": changed, "streams": streams}
         connection.exec_driver_sql(_STORE, {name: metrics.as_json(value) for name, value in arguments.items()})

@@ -18,6 +18,7 @@ from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
 from trainmaster.master.values.storage import StorageRef
 from trainmaster.master.values.stored import Json
+from trainmaster.master.values.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class RecordContext:
     allocation: Allocation
 
 
-def no_number(validation: Json | None, name: str) -> str | None:
+def no_number(validation: Validation | None, name: str) -> str | None:
     """Return the searcher's metric of a validation, as trials keep it, where that is NaN or infinite."""
-    shown = validation["metrics"]["avgMetrics"].get(name) if validation else None
+    shown = validation.metrics.get(name) if validation else None
     return shown if isinstance(shown, str) and shown in metric_reports.SPECIAL else None
 
 
@@ -89,8 +90,8 @@ def add_checkpoint(orchestrator: ExperimentOrchestrator, trial: Trial, checkpoin
     checkpoint.state, checkpoint.storage_id = "COMPLETED", number_of(session, checkpoint.storage)
     checkpoint.size = sum(checkpoint.resources.values())
     shown = trial.latest_validation
-    if shown and shown["totalBatches"] == checkpoint.steps_completed:
-        checkpoint.validation = shown["metrics"]["avgMetrics"]
+    if shown and shown.steps == checkpoint.steps_completed:
+        checkpoint.validation = dict(shown.metrics)
         value = metric_reports.number((checkpoint.validation or {}).get(orchestrator.row.searcher_metric))
         checkpoint.metric = value if value is not None and math.isfinite(value) else None
     session.add(checkpoint)

@@ -6,7 +6,6 @@ same run, group and steps are merged; NaN and infinities travel as strings.
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +34,7 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.metrics.metric_reports import MAX_STEPS, MetricReport, better, number
 from trainmaster.master.values.stored import Json
+from trainmaster.master.values.validation import Validation
 
 MAX_INTEGER = 10**300  # what still is a float
 
@@ -280,8 +280,10 @@ def _recount(session: Session, trial: Trial, metric: str, smaller: bool) -> None
     ranked = validations.where(func.jsonb_typeof(value) == "number").order_by(value if smaller else value.desc(), m.id)
     latest = session.execute(validations.order_by(m.id.desc()).limit(1)).first()
     best = session.execute(ranked.limit(1)).first()
-    trial.latest_validation = _shown(latest.steps, latest.at, latest.metrics["validation_metrics"]) if latest else None
-    trial.best_validation = _shown(best.steps, best.at, best.metrics["validation_metrics"]) if best else None
+    trial.latest_validation = (
+        Validation.of(latest.steps, latest.at, latest.metrics["validation_metrics"]) if latest else None
+    )
+    trial.best_validation = Validation.of(best.steps, best.at, best.metrics["validation_metrics"]) if best else None
     trial.searcher_metric = number(best.metrics["validation_metrics"][metric]) if best else None
 
 
@@ -294,7 +296,7 @@ def _union(first: Json, second: Json) -> Json:
 
 
 def _note_validation(trial: Trial, report: MetricReport, values: Json, metric: str, smaller: bool) -> None:
-    trial.latest_validation = _shown(report.steps, report.at, values)
+    trial.latest_validation = Validation.of(report.steps, report.at, values)
     value = number(values.get(metric))
     if value is not None and math.isfinite(value) and better(value, trial.searcher_metric, smaller):
         trial.searcher_metric = value
@@ -311,11 +313,6 @@ def _note_on_checkpoints(session: Session, trial: Trial, rows: Mapping[int, Json
         value = number(values.get(metric))
         checkpoint.metric = value if value is not None and math.isfinite(value) else None
         checkpoint.validation = dict(values)
-
-
-def _shown(steps: int, at: dt.datetime, values: Json) -> Json:
-    time = at.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return {"totalBatches": steps, "endTime": time, "metrics": {"avgMetrics": dict(values)}}
 
 
 def summarised(summary: Json, added: Mapping[tuple[str, str], Sequence[Any]]) -> Json:

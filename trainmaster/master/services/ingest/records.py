@@ -172,7 +172,7 @@ def store_reports(
         orchestrator.say(trial.task_id, text, "WARNING")
     searcher = experiment.config.searcher
     if trial.latest_validation is not None and not validated:
-        for text in awaited.missing_in(searcher, trial.latest_validation["metrics"]["avgMetrics"]):
+        for text in awaited.missing_in(searcher, trial.latest_validation.metrics):
             orchestrator.say(trial.task_id, text, "WARNING")
 
 

@@ -32,6 +32,7 @@ from trainmaster.master.services.orchestration import attempts, failed_trials, s
 from trainmaster.master.services.orchestration.decision_text import in_words
 from trainmaster.master.services.orchestration.live_searches import LiveSearch
 from trainmaster.master.services.store import wake
+from trainmaster.master.values.search import SearchResult
 
 EARLY_STOP_GRACE = 10.0  # seconds between a trial's own "invalid hyperparameters" and its end by us
 PROPAGATION = "telling"  # the subject that wakes the loop that tells trials
@@ -95,14 +96,14 @@ class ExperimentOrchestrator:
         row = self.row
         if row.unmanaged and isinstance(event, experiments.Pause | experiments.Activate):
             raise Conflict(f"Experiment {row.id} runs outside of this master: start and stop it there.")
-        shutdown = row.shutdown or {}
+        result = row.shutdown or SearchResult({})
         before = experiments.Experiment(
             state=State(row.state),
             live=row.live_trials,
             search_done=row.shutdown is not None,
-            cancelled=bool(shutdown.get("cancel")),
-            failed=bool(shutdown.get("failure")),
-            why=row.reason if State(row.state).stopping else str(shutdown.get("why") or ""),
+            cancelled=result.cancel,
+            failed=result.failure,
+            why=row.reason if State(row.state).stopping else result.why,
         )
         try:
             after, decisions = experiments.step(before, event)
@@ -111,7 +112,7 @@ class ExperimentOrchestrator:
         row.state = after.state.value
         row.live_trials = after.live
         if isinstance(event, experiments.SearchDone):
-            row.shutdown = {"cancel": event.cancel, "failure": event.failure, "why": event.why}
+            row.shutdown = SearchResult.of(cancel=event.cancel, failure=event.failure, why=event.why)
         if before.state is not after.state or isinstance(event, experiments.SearchDone):
             why = event.why or next((d.why for d in decisions if isinstance(d, experiments.Finish)), "")
             self.story("experiment", type(event).__name__, before.state, after.state, why, decisions)

@@ -157,8 +157,8 @@ class Agents:
                 for slot in view.slots:
                     if slot.token:
                         by_agent.setdefault(slot.token, {})[view.id] = slot.job_id
-                for one in view.containers:
-                    by_agent.setdefault(one.token, {})[view.id] = one.container_id or one.job_id
+                for container in view.containers:
+                    by_agent.setdefault(container.token, {})[view.id] = container.container_id or container.job_id
         return by_agent
 
     def show_one(self, agent_id: str) -> AgentShown | NodeShown:

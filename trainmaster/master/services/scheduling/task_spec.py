@@ -14,12 +14,11 @@ from trainmaster.master.db.tables import Allocation, User
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.files import archives
 from trainmaster.master.services.orchestration.task_orchestrator import NOTEBOOK, SHELL, TENSORBOARD
-from trainmaster.master.services.scheduling.job_spec import HOST_KEY, devices_of, environment_for, in_shell
+from trainmaster.master.services.scheduling.job_spec import devices_of, environment_for, in_shell
 from trainmaster.master.values.configs import StoredTask
 from trainmaster.master.values.stored import Json
 
 _PYTHON = ("python3", "-m")
-_STAGED = (HOST_KEY, "authorized_keys")  # keys of a task's secrets that its job needs
 
 
 def job_of(session: Session, allocation: Allocation) -> tuple[StoredTask, dict[str, str]]:
@@ -27,7 +26,7 @@ def job_of(session: Session, allocation: Allocation) -> tuple[StoredTask, dict[s
     row = session.execute(
         select(Standalone.config, Standalone.secrets).where(Standalone.task_id == allocation.task_id)
     ).one()
-    return row.config, {name: text for name, text in (row.secrets or {}).items() if name in _STAGED}
+    return row.config, row.secrets.of_job if row.secrets else {}
 
 
 def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
@@ -61,7 +60,7 @@ def _program(task: Standalone) -> list[str]:
     if task.kind == SHELL:
         return [*_PYTHON, "trainmaster.launchers.shell"]
     if task.kind == TENSORBOARD:
-        folders = [f"--show={name}={path}" for name, path in ((task.shows or {}).get("folders") or {}).items()]
+        folders = [f"--show={name}={path}" for name, path in task.shows.folders.items()] if task.shows else []
         return [*_PYTHON, "trainmaster.launchers.tensorboard", *folders, "--", *task.config.tensorboard_args]
     given = in_shell(task.config.entrypoint or "")
     return ["sh", "-c", given] if isinstance(given, str) else list(given)

@@ -47,7 +47,7 @@ class Listeners:
         """Whether all listening processes there belong to the job: to its account, where that is not the master's own,
         or to a process that descends from the job's. `account`: that the job runs as, None for the master's."""
         owners = list(_listening(address, port))
-        return bool(owners) and all(self._is_of(allocation_id, account, one) for one in owners)
+        return bool(owners) and all(self._is_of(allocation_id, account, owner) for owner in owners)
 
     def _is_of(self, allocation_id: str, account: str | None, one: _Socket) -> bool:
         if account is not None and _uid(account) == one.uid and one.uid not in (0, os.geteuid()):

@@ -29,6 +29,7 @@ from trainmaster.master.services.store import wake
 from trainmaster.master.services.tasks.listeners import LISTENERS
 from trainmaster.master.values.configs import JobConfig
 from trainmaster.master.values.stored import section_of
+from trainmaster.master.values.tasks import ServiceAddress
 
 TRIAL = "TRIAL"
 NOT_THERE = "Nothing listens in the task {}: it may not be ready yet, or it has ended."
@@ -87,7 +88,7 @@ class JobServices:
             )
             if refusal := self._refusal(announced.address, peers):
                 raise Invalid(f"proxyAddress: {refusal}")
-            row.proxy = {"address": announced.address, "port": announced.port, "user": announced.user}
+            row.proxy = ServiceAddress.of(announced.address, announced.port, announced.user)
 
     def _refusal(self, address: str, peers: set[str]) -> str:
         """Why the master refuses an address of a job whose nodes asked for their leases from `peers`; empty when it
@@ -150,14 +151,16 @@ class JobServices:
         if row is None:
             return None
         allocation, kind, workspace_id, ports, seen_at = row
-        if self._refusal(str((allocation.proxy or {}).get("address") or ""), set(seen_at or ())):
+        if allocation.proxy is None or self._refusal(allocation.proxy.address, set(seen_at or ())):
             return None
-        return self._service(allocation, kind or TRIAL, workspace_id, ports or (), int(port or 0))
+        place = allocation.proxy
+        return self._service(allocation, place, kind or TRIAL, workspace_id, ports or (), int(port or 0))
 
-    def _service(self, row: Allocation, kind: str, workspace_id: int, ports: Any, port: int) -> JobService | None:
-        announced = row.proxy or {}
-        own = int(announced.get("port") or 0)
-        facts = (row.task_id, kind, row.owner_id, workspace_id, str(announced.get("address") or ""))
+    def _service(
+        self, row: Allocation, place: ServiceAddress, kind: str, workspace_id: int, ports: Any, port: int
+    ) -> JobService | None:
+        own = place.port
+        facts = (row.task_id, kind, row.owner_id, workspace_id, place.address)
         job = (row.id, row.run_as, row.dispatcher)
         if kind in SERVICES and own and port in (0, own):
             token = self._identities.session_token(row.id, row.token)

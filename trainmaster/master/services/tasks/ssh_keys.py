@@ -5,18 +5,21 @@ from __future__ import annotations
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from trainmaster.master.values.tasks import ShellKeys
 
-def make() -> dict[str, str]:
-    """Create keys in OpenSSH's format: `private_key` and `public_key` of the user, `host_key` and `host_public_key` of
-    the server, and `authorized_keys`."""
+
+def make() -> ShellKeys:
+    """Create the keys of a user and of a server."""
     user, host = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-    return {
-        "private_key": _private(user),
-        "public_key": _public(user),
-        "host_key": _private(host),
-        "host_public_key": _public(host),
-        "authorized_keys": f"{_public(user)}\n",
-    }
+    return ShellKeys(
+        {
+            "private_key": _private(user),
+            "public_key": _public(user),
+            "host_key": _private(host),
+            "host_public_key": _public(host),
+            "authorized_keys": f"{_public(user)}\n",
+        }
+    )
 
 
 def _private(key: Ed25519PrivateKey) -> str:

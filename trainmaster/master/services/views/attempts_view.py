@@ -92,11 +92,11 @@ def read(session: Session, trial_id: int) -> tuple[list[AttemptView], float | No
     for node in session.scalars(joined.order_by(AllocationNode.node_rank)):
         nodes[node.allocation_id].append(node.name)
     saved: dict[str, list[Saved]] = defaultdict(list)
-    for one in session.scalars(
+    for scalar in session.scalars(
         select(Checkpoint).where(Checkpoint.trial_id == trial_id).order_by(Checkpoint.report_time)
     ):
-        state = Saved(str(one.uuid), epoch(one.report_time), one.steps_completed, one.size, one.state)
-        saved[one.allocation_id or ""].append(state)
+        state = Saved(str(scalar.uuid), epoch(scalar.report_time), scalar.steps_completed, scalar.size, scalar.state)
+        saved[scalar.allocation_id or ""].append(state)
     steps = _steps(session, trial_id)
     views = [_view(row, nodes[row.id], saved[row.id], steps.get(row.attempt, _Steps())) for row in rows]
     return views, expected_error(session, rows[-1].pool) if rows else None

@@ -32,7 +32,8 @@ from trainmaster.master.services.views import curves
 from trainmaster.master.services.views.curves import CurveGrid
 from trainmaster.master.services.views.experiment_table import LONGEST_TEXT, cell
 from trainmaster.master.values.observed import ObservedJob
-from trainmaster.master.values.search_goal import SearchGoal
+from trainmaster.master.values.search import SearchGoal
+from trainmaster.master.values.validation import Validation
 
 BASE = (
     "id",
@@ -177,7 +178,7 @@ def _trials(session: Session, row: Experiment, goal: SearchGoal) -> Sequence[Any
             t.stop,
             t.hparams,
             t.searcher_metric.label("best"),
-            t.best_validation["totalBatches"].label("best_steps"),
+            t.best_validation[Validation.STEPS].label("best_steps"),
             validations[goal.metric]["last"].label("last"),
             validations[goal.units]["max"].label("units"),
             t.total_batches,

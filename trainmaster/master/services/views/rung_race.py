@@ -23,7 +23,7 @@ from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
-from trainmaster.master.values.search_goal import SearchGoal
+from trainmaster.master.values.search import SearchGoal
 
 GOES_ON, STOPPED, TOP, FAILED = "goes on", "stopped", "top", "failed"
 
@@ -146,7 +146,7 @@ def _reports(session: Session, trials: Sequence[int], goal: SearchGoal) -> dict[
 def _events(bracket: int, arrivals: Sequence[Arrival], times: _Times, rungs: int) -> Iterable[RungEvent]:
     """Those of a bracket, with times that rise with the order: the clock of a job may be wrong, the master's is taken
     where it has written one down."""
-    known = {(one.trial, one.rung) for one in arrivals}
+    known = {(arrival.trial, arrival.rung) for arrival in arrivals}
     decisions = [_decision(one, (one.trial, one.rung + 1) in known, rungs) for one in arrivals]
     events = [
         times.ended(times.ids.get(one.trial, 0)) if decision != GOES_ON else times.reached(one.trial, one.rung)

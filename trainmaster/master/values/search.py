@@ -1,4 +1,4 @@
-"""The `searcher` section of a stored configuration, as the master reads it for every searcher."""
+"""Searches: the `searcher` section of a stored configuration, and the column `experiments.shutdown`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainmaster.config.searcher import SearcherOptions
+from trainmaster.master.values.stored import StoredJson
 
 _SMALLER_IS_BETTER = SearcherOptions.model_fields["smaller_is_better"].default
 
@@ -72,3 +73,23 @@ class SearchGoal:
         if isinstance(self.max_length, int):
             return "batches", self.max_length or None
         return self.time_metric, self.max_time
+
+
+class SearchResult(StoredJson):
+    """How a search ended."""
+
+    @classmethod
+    def of(cls, *, cancel: bool = False, failure: bool = False, why: str = "") -> SearchResult:
+        return cls({"cancel": cancel, "failure": failure, "why": why})
+
+    @property
+    def cancel(self) -> bool:
+        return bool(self._stored.get("cancel"))
+
+    @property
+    def failure(self) -> bool:
+        return bool(self._stored.get("failure"))
+
+    @property
+    def why(self) -> str:
+        return str(self._stored.get("why") or "")
