@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import trainmaster
-from tests.support.references import Package
+from tests.support.pages import PAGES, ROOT
+from tests.support.references import WORD, Package
 
 OUTSIDE = frozenset({
     # programs and libraries
@@ -20,6 +22,7 @@ OUTSIDE = frozenset({
     # a command of `trainmaster`
     "doctor",
 })  # fmt: skip
+FOR_DEVELOPERS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md")
 SOURCE = '''
 """Reads `settings` of `Pump`; see `helper.turn` and `Pump.start`."""
 import helper
@@ -52,6 +55,26 @@ def test_names_in_backticks_exist(product: Package) -> None:
 
 def test_what_is_raised_is_an_exception_that_the_module_can_meet(product: Package) -> None:
     assert product.broken_raises() == []
+
+
+@pytest.fixture(scope="module")
+def repository() -> frozenset[str]:
+    """Every path below the root and its ends, and every word of the tests, the scripts and the web page."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    words = set()
+    for path in map(Path, listed):
+        for place in (path, *path.parents):
+            words |= {"/".join(place.parts[at:]) for at in range(len(place.parts))}
+        if path.parts[0] in ("benchmarks", "scripts", "tests") or path.suffix in (".css", ".js", ".ts"):
+            words |= set(WORD.findall((ROOT / path).read_text(errors="replace")))
+    return frozenset(words)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page in FOR_DEVELOPERS or "architecture/" in page])
+def test_names_in_backticks_in_pages_for_developers_exist(
+    product: Package, repository: frozenset[str], page: str
+) -> None:
+    assert product.broken_names_of((ROOT / page).read_text(), repository) == []
 
 
 def _broken(folder: Path, source: str) -> list[str]:
