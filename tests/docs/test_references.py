@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -22,6 +23,7 @@ OUTSIDE = frozenset({
     # a command of `trainmaster`
     "doctor",
 })  # fmt: skip
+NO_PARTS = ("guide", "py.typed")  # what `scripts/docs` builds, and a mark for type checkers
 FOR_DEVELOPERS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md")
 SOURCE = '''
 """Reads `settings` of `Pump`; see `helper.turn` and `Pump.start`."""
@@ -75,6 +77,23 @@ def test_names_in_backticks_in_pages_for_developers_exist(
     product: Package, repository: frozenset[str], page: str
 ) -> None:
     assert product.broken_names_of((ROOT / page).read_text(), repository) == []
+
+
+def test_the_overview_has_every_part_of_the_package() -> None:
+    overview = (ROOT / "ARCHITECTURE.md").read_text()
+    package = Path(trainmaster.__file__).parent
+    parts = [path.name for path in package.iterdir() if path.name[0] not in "_." and path.name not in NO_PARTS]
+    services = [path.parent.name for path in (package / "master" / "services").glob("*/__init__.py")]
+    assert [part for part in parts if f"`{part}" not in overview] == []
+    assert [service for service in services if f"`{service}`" not in overview] == []
+
+
+def test_the_master_s_page_has_the_middleware_in_its_order() -> None:
+    source = (ROOT / "trainmaster/master/http/stack.py").read_text()
+    page = (ROOT / "docs/architecture/master.md").read_text()
+    middleware = re.findall(r"\bMiddleware\((\w+)", source)
+    assert len(middleware) > 5
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == middleware
 
 
 def _broken(folder: Path, source: str) -> list[str]:
