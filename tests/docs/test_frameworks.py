@@ -5,7 +5,7 @@ from tests.support.frameworks_page import parts, recorded, table
 
 
 def test_the_page_has_the_trainings_that_were_recorded() -> None:
-    """After a change of what the tests train: `python -m tests.support.frameworks_page`."""
+    """After a change of what the tests train: `scripts/generate`."""
     assert parts()[1] == table()
 
 

@@ -40,6 +40,7 @@ def names(wheel: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    subprocess.run(["bash", ROOT / "scripts/docs"], check=True)  # the wheel takes the documentation's site along
     return build(ROOT, tmp_path_factory.mktemp("built"))
 
 
@@ -57,6 +58,7 @@ def test_the_wheel_holds_all_that_is_no_python_too(built: tuple[Path, Path]) -> 
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert files <= names(built[0])
+    assert "trainmaster/guide/search/search_index.json" in files
 
 
 def test_the_wheel_works_where_nothing_else_is(built: tuple[Path, Path], tmp_path: Path) -> None:

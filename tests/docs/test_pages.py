@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.support.master import MasterProcess, files, make_folder, remove_folder, serving, wait_for
-from tests.support.pages import LANGUAGES, PAGES, ROOT, Example, all_examples, examples
+from tests.support.pages import LANGUAGES, PAGES, ROOT, USER, Example, all_examples, examples
 from tests.support.visible_plugins import visible, write_metadata
 from trainmaster.cli import admin
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment
@@ -29,6 +29,7 @@ OPEN = {
     "checkpoint_storage": {"type": "shared_fs", "host_path": "/shared"},
 }
 """Fills what an example that shows a part of an experiment leaves open."""
+LONGEST = 250  # lines of a page
 SYSTEM = {"git", "sudo", "systemctl", "pg_dump", "python3", "pip", "tar", ".", "curl", "mkdir", "export", "sed"}
 DET = re.compile(r"(\w+=\$\()?det ")
 """A command line that runs det."""
@@ -51,6 +52,11 @@ def example_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_fence_says_what_it_is(page: str) -> None:
     assert [str(e) for e in examples(page) if e.language not in LANGUAGES] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_short(page: str) -> None:
+    assert len((ROOT / page).read_text().splitlines()) < LONGEST
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -116,10 +122,10 @@ def process() -> Iterator[MasterProcess]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/user.md", "docs/sdk.md", "docs/plugin.md"])
-def test_a_page_works_from_top_to_bottom(page: str, process: MasterProcess, tmp_path: Path) -> None:
-    """Files are put down, `det` and other programs run in the page's order, on a master of their own."""
-    assert _follow(examples(page), process, tmp_path) > 0
+@pytest.mark.parametrize("pages", [["README.md"], USER, ["docs/sdk.md"], ["docs/plugin.md"]], ids=" ".join)
+def test_pages_work_from_top_to_bottom(pages: Sequence[str], process: MasterProcess, tmp_path: Path) -> None:
+    """Files are put down, `det` and other programs run in the pages' order, on a master of their own."""
+    assert _follow([example for page in pages for example in examples(page)], process, tmp_path) > 0
 
 
 @pytest.mark.slow
@@ -140,7 +146,9 @@ def test_the_folder_of_images_is_looked_after_as_it_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The commands that need neither a registry nor a builder."""
-    shown = [line for example in examples("docs/admin.md") for line in example.commands if "image" in line.split()[:2]]
+    shown = [
+        line for example in examples("docs/admin/images.md") for line in example.commands if "image" in line.split()[:2]
+    ]
     ran = [line for line in shown if line.split()[2] in ("list", "prune")]
     assert len(ran) == 2
     for line in ran:
@@ -149,11 +157,8 @@ def test_the_folder_of_images_is_looked_after_as_it_is_shown(
 
 
 def test_access_works_as_it_is_shown(tmp_path: Path) -> None:
-    """The chapter of the administrators' page, on a master with its configuration."""
-    chapter = (ROOT / "docs/admin.md").read_text().split("## Who may do what\n")
-    start = chapter[0].count("\n")
-    end = start + chapter[1].split("\n## ")[0].count("\n")
-    shown = [example for example in examples("docs/admin.md") if start < example.line <= end]
+    """The page about users and roles, on a master with its configuration."""
+    shown = examples("docs/admin/users.md")
     (config,) = [example.text for example in shown if example.language == "yaml"]
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "ada.password").write_text("Correct-horse-1\n")

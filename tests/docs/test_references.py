@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import trainmaster
-from tests.support.references import Package
+from tests.support.pages import PAGES, ROOT
+from tests.support.references import WORD, Package
 
 OUTSIDE = frozenset({
     # programs and libraries
@@ -20,6 +23,8 @@ OUTSIDE = frozenset({
     # a command of `trainmaster`
     "doctor",
 })  # fmt: skip
+NO_PARTS = ("guide", "py.typed")  # what `scripts/docs` builds, and a mark for type checkers
+FOR_DEVELOPERS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md")
 SOURCE = '''
 """Reads `settings` of `Pump`; see `helper.turn` and `Pump.start`."""
 import helper
@@ -52,6 +57,43 @@ def test_names_in_backticks_exist(product: Package) -> None:
 
 def test_what_is_raised_is_an_exception_that_the_module_can_meet(product: Package) -> None:
     assert product.broken_raises() == []
+
+
+@pytest.fixture(scope="module")
+def repository() -> frozenset[str]:
+    """Every path below the root and its ends, and every word of the tests, the scripts and the web page."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    words = set()
+    for path in map(Path, listed):
+        for place in (path, *path.parents):
+            words |= {"/".join(place.parts[at:]) for at in range(len(place.parts))}
+        if path.parts[0] in ("benchmarks", "scripts", "tests") or path.suffix in (".css", ".js", ".ts"):
+            words |= set(WORD.findall((ROOT / path).read_text(errors="replace")))
+    return frozenset(words)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page in FOR_DEVELOPERS or "architecture/" in page])
+def test_names_in_backticks_in_pages_for_developers_exist(
+    product: Package, repository: frozenset[str], page: str
+) -> None:
+    assert product.broken_names_of((ROOT / page).read_text(), repository) == []
+
+
+def test_the_overview_has_every_part_of_the_package() -> None:
+    overview = (ROOT / "ARCHITECTURE.md").read_text()
+    package = Path(trainmaster.__file__).parent
+    parts = [path.name for path in package.iterdir() if path.name[0] not in "_." and path.name not in NO_PARTS]
+    services = [path.parent.name for path in (package / "master" / "services").glob("*/__init__.py")]
+    assert [part for part in parts if f"`{part}" not in overview] == []
+    assert [service for service in services if f"`{service}`" not in overview] == []
+
+
+def test_the_master_s_page_has_the_middleware_in_its_order() -> None:
+    source = (ROOT / "trainmaster/master/http/stack.py").read_text()
+    page = (ROOT / "docs/architecture/master.md").read_text()
+    middleware = re.findall(r"\bMiddleware\((\w+)", source)
+    assert len(middleware) > 5
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == middleware
 
 
 def _broken(folder: Path, source: str) -> list[str]:

@@ -203,10 +203,10 @@ def test_a_service_for_everybody_needs_the_sites_leave(user: Api, kind: str) -> 
 
 
 def test_a_caller_who_names_an_address_in_a_header_keeps_their_own(job: Job) -> None:
-    header = {"X-ProxyHeaders-For": "169.254.169.254", "X-ProxyHeaders-Proto": "https"}
+    header = {"X-Forwarded-For": "169.254.169.254", "X-Forwarded-Proto": "https"}
     path = f"/api/v1/allocations/{job.allocation_id}/proxy_address"
     assert job.api.call("POST", path, {"proxyAddress": "169.254.169.254"}, headers=header).status == 400
-    spoof = {"X-ProxyHeaders-For": "10.1.2.3"}
+    spoof = {"X-Forwarded-For": "10.1.2.3"}
     assert job.api.call("POST", path, {"proxyAddress": "10.1.2.3"}, headers=spoof).status == 400
     assert job.api.call("POST", path, {"proxyAddress": ""}, headers=spoof).status == 200  # 127.0.0.1
 
@@ -215,7 +215,7 @@ def test_guesses_under_others_addresses_count_for_the_guesser(user: Api) -> None
     nobody = Api(user.url)
     body = {"username": "nobody-there", "password": "wrong", "isHashed": False}
     statuses = [
-        nobody.call("POST", "/api/v1/auth/login", body, headers={"X-ProxyHeaders-For": f"10.0.0.{number}"}).status
+        nobody.call("POST", "/api/v1/auth/login", body, headers={"X-Forwarded-For": f"10.0.0.{number}"}).status
         for number in range(8)
     ]
     assert statuses[0] == 401

@@ -1,5 +1,5 @@
 """Generates `trainmaster/client/view_records.py`: the answers behind the web page as dataclasses, from the master's
-OpenAPI document as `wire.py` is. `python -m tests.support.client_views` writes it."""
+OpenAPI document as `wire.py` is. `scripts/generate` writes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RENAMED = {
 }
 HEAD = '''"""What the web page's calls answer, as immutable objects. Times are seconds since 1970.
 
-Written by `python -m tests.support.client_views` from the OpenAPI document that the master serves; do not edit.
+Written by `scripts/generate` from the OpenAPI document that the master serves; do not edit.
 """
 
 from __future__ import annotations

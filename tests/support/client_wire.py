@@ -1,5 +1,5 @@
 """Generates `trainmaster/client/wire.py` from the master's OpenAPI document, so that both have one source: the shapes
-in `trainmaster/master/api`. `python -m tests.support.client_wire` writes it."""
+in `trainmaster/master/api`. `scripts/generate` writes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WANTED = (
 )
 HEAD = '''"""What a master's answers hold, as types for type checkers.
 
-Written by `python -m tests.support.client_wire` from the OpenAPI document that the master serves; do not edit.
+Written by `scripts/generate` from the OpenAPI document that the master serves; do not edit.
 """
 
 from __future__ import annotations

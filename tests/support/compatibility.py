@@ -1,14 +1,13 @@
-"""Generates the tables of `docs/compatibility.md`: every endpoint and command of Determined 0.38.1, and whether it
-works.
+"""Generates the tables in `docs/compatibility/`: every endpoint and command of Determined 0.38.1, and whether it works.
 
-`python -m tests.support.compatibility` writes them.
+`scripts/generate` writes them.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -23,7 +22,7 @@ from trainmaster.config.shapes import Section
 from trainmaster.config.task import TaskConfig
 from trainmaster.master.http import not_served
 
-PAGE = ROOT / "docs" / "compatibility.md"
+FOLDER = ROOT / "docs" / "compatibility"
 ENDPOINTS = ROOT / "tests" / "data" / "determined-0.38.1" / "endpoints.csv"
 FILES: dict[str, type[Section]] = {
     "experiment": ExperimentConfig,
@@ -31,27 +30,32 @@ FILES: dict[str, type[Section]] = {
     "`master.yaml`": MasterConfig,
     "`master.yaml`, `resource_manager` of type `agent`": plugins.load(plugins.DISPATCHERS, "docker").Options,
 }
-MARK = "<!-- made by `python -m tests.support.compatibility` from here on -->\n"
+MARK = "<!-- made by `scripts/generate` -->"
+# Paths that trainings are about, by the words that follow `/api/v1`.
+OF_TRAININGS = re.compile(
+    r"/api/v1/(allocations|checkpoints?|experiments?|jobs?|metrics|models?|preview|runs|trials?)\b"
+)
 
 
-def endpoints() -> Iterator[str]:
-    """The lines of the table of endpoints; what is refused in whole trees of paths comes last."""
+def endpoints() -> tuple[list[str], list[str]]:
+    """Return the rows of trainings' endpoints and of all others; what is refused in whole trees of paths comes last."""
     sentences = {_without_names(key): sentence for key, sentence in not_served.REFUSED.items()}
-    yield "| method | path | |\n|---|---|---|"
+    trainings, others = [], []
     with ENDPOINTS.open() as file:
         for row in sorted(csv.DictReader(file), key=lambda row: (row["path"], row["method"])):
             sentence = sentences.pop(_without_names(f"{row['method']} {row['path']}"), None)
-            yield f"| {row['method']} | `{row['path']}` | {_told(sentence)} |"
+            rows = trainings if OF_TRAININGS.match(row["path"]) else others
+            rows.append(f"| {row['method']} | `{row['path']}` | {_told(sentence)} |")
     for key, sentence in not_served.REFUSED.items():
         if _without_names(key) in sentences:
             method, path = key.split(" ")
-            yield f"| {method} | `{path}` | {_told(sentence)} |"
+            others.append(f"| {method} | `{path}` | {_told(sentence)} |")
+    return trainings, others
 
 
 def commands(found: Sequence[Command]) -> Iterator[str]:
-    """The lines of the table of commands."""
+    """Yield the rows of the table of commands."""
     refused = {line.removeprefix("!"): sentence for line, sentence in REFUSED.items()}
-    yield "| command | |\n|---|---|"
     for command in sorted(found, key=str):
         said = [sentence for line, sentence in refused.items() if command.is_begun_by(line.split())]
         if str(command) in ELSEWHERE:
@@ -63,8 +67,7 @@ def commands(found: Sequence[Command]) -> Iterator[str]:
 
 
 def keys_without_effect() -> Iterator[str]:
-    """The lines of the table of keys that are read, for Determined's files have them, and change nothing."""
-    yield "| file | key |\n|---|---|"
+    """Yield the rows of the table of keys that are read, for Determined's files have them, and change nothing."""
     for file, model in FILES.items():
         for key in sorted(set(_ignored(model, ""))):
             yield f"| {file} | `{key}` |"
@@ -86,11 +89,20 @@ def _sections(annotation: Any, items: str = "") -> Iterator[tuple[type[Section],
         yield from _sections(argument, items + many)
 
 
-def tables(environment: Path) -> str:
-    """All that stands below the mark."""
-    parts = ["", "## Every endpoint", "", *endpoints(), "", "## Every command", "", *commands(published(environment))]
-    parts += ["", "## Keys without effect", "", "They are read, and change nothing.", "", *keys_without_effect()]
-    return "\n".join(parts) + "\n"
+def pages(environment: Path) -> Mapping[Path, str]:
+    """Return every page and its text."""
+    trainings, others = endpoints()
+    endpoint = "| method | path | |\n|---|---|---|"
+    return {
+        FOLDER / "trainings.md": _page("Endpoints of trainings", endpoint, trainings),
+        FOLDER / "others.md": _page("All other endpoints", endpoint, others),
+        FOLDER / "commands.md": _page("Commands", "| command | |\n|---|---|", commands(published(environment))),
+        FOLDER / "keys.md": _page("Keys without effect", "| file | key |\n|---|---|", keys_without_effect()),
+    }
+
+
+def _page(title: str, head: str, rows: Iterable[str]) -> str:
+    return "\n".join([f"# {title}", "", MARK, "", head, *rows]) + "\n"
 
 
 def _told(sentence: str | None) -> str:
@@ -102,6 +114,6 @@ def _without_names(key: str) -> str:
 
 
 if __name__ == "__main__":
-    head, mark, _ = PAGE.read_text().partition(MARK)
-    PAGE.write_text(head + MARK + tables(reference.environment()))
-    print(PAGE)
+    for page, text in pages(reference.environment()).items():
+        page.write_text(text)
+        print(page)

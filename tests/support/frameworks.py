@@ -1,6 +1,6 @@
 """Trains with each framework in jobs of each cluster, and records the results.
 
-`docs/frameworks.md` has a table made from the record (`python -m tests.support.frameworks_page`). A training that ran
+`docs/frameworks.md` has a table made from the record (`scripts/generate`). A training that ran
 is compared with it; where something has changed, TRAINMASTER_RECORD=1 in the environment writes it anew.
 """
 
@@ -207,6 +207,4 @@ def check_record(master: Master, number: int, training: Training, *, scheduler: 
             json.dump(sorted(rows, key=lambda one: json.dumps(one)), file, indent=1)
             file.write("\n")
             file.truncate()
-    assert row in rows, (
-        f"{row} is not in {RECORD}: run with TRAINMASTER_RECORD=1, then `python -m tests.support.frameworks_page`"
-    )
+    assert row in rows, f"{row} is not in {RECORD}: run with TRAINMASTER_RECORD=1, then `scripts/generate`"

@@ -1,6 +1,6 @@
 """Generates the table of `docs/frameworks.md`: the frameworks that the tests trained with, their versions and clusters.
 
-By hand: `python -m tests.support.frameworks_page` writes it anew from what the tests recorded
+By hand: `scripts/generate` writes it anew from what the tests recorded
 (tests/support/frameworks.py).
 """
 
@@ -14,7 +14,7 @@ from tests.support.frameworks import RECORD
 from tests.support.pages import ROOT
 
 PAGE = ROOT / "docs" / "frameworks.md"
-BEGIN = "<!-- made by `python -m tests.support.frameworks_page` from here on -->\n"
+BEGIN = "<!-- made by `scripts/generate` from here on -->\n"
 END = "<!-- to here -->\n"
 HEAD = "| framework | version | cluster | container | nodes x workers | launcher | trained |\n" + 7 * "|---" + "|"
 

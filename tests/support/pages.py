@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (
-    *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"),
-    *(f"docs/architecture/{path.name}" for path in sorted((ROOT / "docs/architecture").glob("*.md"))),
-    "docs/webui.md",
-    *(f"docs/webui/{path.name}" for path in sorted((ROOT / "docs/webui").glob("*.md"))),
-    *("docs/user.md", "docs/sdk.md", "docs/admin.md", "docs/hardening.md", "docs/faults.md", "docs/plugin.md"),
-    *("docs/from-determined.md", "docs/frameworks.md", "examples/README.md"),
-    *(f"examples/{path.name}/README.md" for path in sorted((ROOT / "examples").iterdir()) if path.is_dir()),
-)
+USER = ("docs/user.md", *(f"docs/user/{name}.md" for name in ("searchers", "control", "tasks", "distributed")))
+"""The users' guide, in the order in which its examples follow each other."""
+
+
+def _below(folder: str) -> list[str]:
+    return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / folder).rglob("*.md"))]
+
+
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", *_below("docs"), *_below("examples"))
 LANGUAGES = ("bash", "python", "yaml", "toml", "text", "mermaid")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _NAME = re.compile(r"# ([A-Za-z0-9_.-]+\.(?:py|yaml))\n")

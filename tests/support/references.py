@@ -27,6 +27,9 @@ QUOTED = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
 WORD = re.compile(r"[A-Za-z_]\w*")
 FILE = re.compile(r"(?:[\w*-]+/)*[\w.-]+\.(?:py|md|js|css|j2|sh|toml|yaml|json|lock|crt|key)")
+FOLDER = re.compile(r"(?:[\w.-]+/)+")
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+PLACEHOLDER = re.compile(r"[A-Z]{3}")  # PAGE_VIEW.js has one too, and so do names of variables
 # "Raises Rejected, Transient or a.Ambiguous": names that begin with a capital, up to the first other word.
 EXCEPTION = r"(?:\w+\.)*[A-Z]\w*"
 RAISES = re.compile(rf"\b[Rr]aises? ({EXCEPTION}(?:(?:, and |, or |, | and | or ){EXCEPTION})*)")
@@ -80,6 +83,18 @@ class Module:
             | {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
             for node in self.nodes
             if isinstance(node, ast.ClassDef)
+        }
+
+    @cached_property
+    def tables(self) -> dict[str, set[str]]:
+        """Names of the columns of each table, by the table's name."""
+        return {
+            child.value.value: self.classes[node.name]
+            for node in self.nodes
+            if isinstance(node, ast.ClassDef)
+            for child in node.body
+            if isinstance(child, ast.Assign) and "__tablename__" in _defined(child)
+            if isinstance(child.value, ast.Constant)
         }
 
     @cached_property
@@ -146,6 +161,25 @@ class Package:
             if match[1] not in self.outside | parameters and not self._resolves(name, match[1], parameters)
         ]
 
+    def broken_names_of(self, page: str, words: frozenset[str]) -> list[str]:
+        """Return as `line: name` what stands in backticks in a page of Markdown and the package does not have. `words`:
+        names and paths of the rest of the repository."""
+        return [
+            f"{page.count(chr(10), 0, match.start()) + 1}: {match[1]}"
+            for match in QUOTED.finditer(FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), page))
+            if not self._exists(match[1], words)
+        ]
+
+    def _exists(self, quoted: str, words: frozenset[str]) -> bool:
+        if PLACEHOLDER.search(quoted) or {quoted, quoted.rstrip("/")} & (words | self._words):
+            return True
+        if FILE.fullmatch(quoted) or FOLDER.fullmatch(quoted):
+            return False
+        first, *rest = quoted.removesuffix("()").split(".")
+        if not NAME.fullmatch(quoted) or (first in self._classes and rest and rest[0] in self._members(first)):
+            return True
+        return all(word in self._words or word in words for word in (first, *rest))
+
     def broken_raises(self) -> list[str]:
         """Return as `path:line: name` what is said to be raised and is no exception that the module can meet."""
         return [
@@ -168,6 +202,8 @@ class Package:
             return True
         if first in self._classes:
             return rest[0] in self._members(first)
+        if first in self._tables:
+            return rest[0] in self._tables[first]
         modules = self._short_names.get(first, ())
         if any(f"{module}.{rest[0]}" in self.modules or rest[0] in self.modules[module].globals for module in modules):
             return True
@@ -236,6 +272,11 @@ class Package:
     @cached_property
     def _classes(self) -> dict[str, set[str]]:
         return _united(module.classes for module in self.modules.values())
+
+    @cached_property
+    def _tables(self) -> dict[str, set[str]]:
+        """Names of the columns of each table of the database."""
+        return _united(module.tables for module in self.modules.values())
 
     @cached_property
     def _bases(self) -> dict[str, set[str]]:

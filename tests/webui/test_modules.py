@@ -104,7 +104,7 @@ def test_vendored_files_are_what_the_lock_says() -> None:
 
 
 def test_the_types_are_what_the_master_describes() -> None:
-    """After a change of the API's shapes: `python -m tests.support.webui.types`."""
+    """After a change of the API's shapes: `scripts/generate`."""
     assert PATH.read_text() == source(document())
 
 

@@ -1,6 +1,6 @@
 """What the web page's calls answer, as immutable objects. Times are seconds since 1970.
 
-Written by `python -m tests.support.client_views` from the OpenAPI document that the master serves; do not edit.
+Written by `scripts/generate` from the OpenAPI document that the master serves; do not edit.
 """
 
 from __future__ import annotations

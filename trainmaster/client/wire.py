@@ -1,6 +1,6 @@
 """What a master's answers hold, as types for type checkers.
 
-Written by `python -m tests.support.client_wire` from the OpenAPI document that the master serves; do not edit.
+Written by `scripts/generate` from the OpenAPI document that the master serves; do not edit.
 """
 
 from __future__ import annotations

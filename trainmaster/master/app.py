@@ -64,6 +64,7 @@ from trainmaster.master.db.request_context import worked
 from trainmaster.master.http import (
     api_docs,
     error_envelope,
+    guide,
     not_served,
 )
 from trainmaster.master.http.dependencies import ServedMaster
@@ -152,7 +153,8 @@ def make_app(engine: Engine, master: ServedMaster) -> FastAPI:
     app = FastAPI(
         title="trainmaster",
         version=master.settings.version,
-        description="Determined 0.38.1's `/api/v1`, and our own additions under `/api/x1`.",
+        description="Determined 0.38.1's `/api/v1`, and our own additions under `/api/x1`. People read the "
+        "[guide](docs/guide/).",
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
@@ -164,6 +166,7 @@ def make_app(engine: Engine, master: ServedMaster) -> FastAPI:
     app.state.pages = live.Pages(master, app.state.guard)
     error_envelope.install(app)
     api_docs.install(app)
+    guide.install(app)
     for part in PARTS:
         _note_work(part.router)
         app.include_router(part.router)

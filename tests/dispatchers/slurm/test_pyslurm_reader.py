@@ -118,7 +118,9 @@ def real(slurm_cluster: Cluster) -> None:
     environment = {**os.environ, **slurm_cluster.environment}
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, env=environment)
     if done.returncode:
-        pytest.skip("no pyslurm is installed (PyPI has none for Slurm 22.05; docs/admin.md tells how to build one)")
+        pytest.skip(
+            "no pyslurm is installed (PyPI has none for Slurm 22.05; docs/admin/clusters.md tells how to build one)"
+        )
     wanted = slurm_cluster.command("scontrol", "--version")
     if release(done.stdout) != release(wanted):
         pytest.skip(f"pyslurm {done.stdout.strip()} does not fit {wanted.strip()}")

@@ -1,5 +1,5 @@
 """Generates `trainmaster/webui/types/api.d.ts` from the master's OpenAPI document, as the types of the Python client
-are. `python -m tests.support.webui.types` writes it."""
+are. `scripts/generate` writes it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WANTED = (
 HEAD = """/**
  * What the master's answers hold.
  *
- * Written by `python -m tests.support.webui.types` from the OpenAPI document that the master serves; do not edit.
+ * Written by `scripts/generate` from the OpenAPI document that the master serves; do not edit.
  */
 
 export type Json = { [name: string]: unknown };

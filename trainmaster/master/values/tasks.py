@@ -1,4 +1,4 @@
-"""What the master keeps of services in jobs: the columns `allocations.proxy`, `tasks.shows` and `tasks.secrets`."""
+"""What is kept of services in jobs: the columns `allocations.proxy`, `standalone_tasks.shows` and `secrets`."""
 
 from __future__ import annotations
 

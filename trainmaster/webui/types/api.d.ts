@@ -1,7 +1,7 @@
 /**
  * What the master's answers hold.
  *
- * Written by `python -m tests.support.webui.types` from the OpenAPI document that the master serves; do not edit.
+ * Written by `scripts/generate` from the OpenAPI document that the master serves; do not edit.
  */
 
 export type Json = { [name: string]: unknown };
