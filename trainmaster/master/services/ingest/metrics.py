@@ -280,11 +280,9 @@ def _recount(session: Session, trial: Trial, metric: str, smaller: bool) -> None
     ranked = validations.where(func.jsonb_typeof(value) == "number").order_by(value if smaller else value.desc(), m.id)
     latest = session.execute(validations.order_by(m.id.desc()).limit(1)).first()
     best = session.execute(ranked.limit(1)).first()
-    trial.latest_validation = (
-        StoredValidation.of(latest.steps, latest.at, latest.metrics["validation_metrics"]) if latest else None
-    )
-    trial.best_validation = (
-        StoredValidation.of(best.steps, best.at, best.metrics["validation_metrics"]) if best else None
+    trial.latest_validation, trial.best_validation = (
+        StoredValidation.of(row.steps, row.at, row.metrics["validation_metrics"]) if row else None
+        for row in (latest, best)
     )
     trial.searcher_metric = number(best.metrics["validation_metrics"][metric]) if best else None
 
