@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import StreamingResponse
 
-from trainmaster.master.api.schemas.entities import Checkpoint
-from trainmaster.master.http.dependencies import UserCaller, UsesMaster
+from trainmaster.master.api.schemas.entities import Checkpoint, Pagination
+from trainmaster.master.http import enums
+from trainmaster.master.http.dependencies import AnyCaller, UserCaller, UsesMaster
 from trainmaster.master.http.messages import Body, Shape
+from trainmaster.master.http.parameters import CheckpointStates, Descending, sort_key
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.experiments import trials
+from trainmaster.master.services.paging import Page
 from trainmaster.master.services.removal import checkpoint_files
 from trainmaster.master.services.removal.checkpoint_files import Form
 from trainmaster.master.services.views import checkpoint_table
@@ -21,6 +25,32 @@ router = APIRouter(tags=["checkpoints"])
 
 class CheckpointAnswer(Shape):
     checkpoint: Checkpoint
+
+
+class CheckpointsAnswer(Shape):
+    checkpoints: list[Checkpoint]
+    pagination: Pagination
+
+
+def _list_options(
+    descending: Descending,
+    states: CheckpointStates,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by_attr: Annotated[str, Query(alias="sortByAttr")] = "SORT_BY_END_TIME",
+    sort_by_metric: Annotated[str, Query(alias="sortByMetric", max_length=1000)] = "",
+) -> Json:
+    return {
+        "states": states,
+        "sort_by": sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time", enums.CHECKPOINTS),
+        "metric": sort_by_metric,
+        "descending": descending,
+        "offset": offset,
+        "limit": limit,
+    }
+
+
+ListOptions = Annotated[Json, Depends(_list_options)]
 
 
 class DeleteCheckpoints(Body):
@@ -34,6 +64,29 @@ class RemoveFiles(Body):
 
 class PostMetadata(Body):
     checkpoint: Json
+
+
+@router.get("/api/v1/experiments/{experiment_id}/checkpoints")
+def list_checkpoints(
+    experiment_id: int, master: UsesMaster, caller: UserCaller, options: ListOptions
+) -> CheckpointsAnswer:
+    return _page(master.trials.list_checkpoints(experiment_id=experiment_id, **options))
+
+
+@router.get("/api/v1/trials/{trial_id}/checkpoints", tags=["trials"])
+def checkpoints(trial_id: int, master: UsesMaster, caller: UserCaller, options: ListOptions) -> CheckpointsAnswer:
+    return _page(master.trials.list_checkpoints(trial_id=trial_id, **options))
+
+
+def _page(page: Page[trials.CheckpointView]) -> CheckpointsAnswer:
+    shown = [Checkpoint.of(view.row, view.trial, view.config) for view in page.items]
+    return CheckpointsAnswer(checkpoints=shown, pagination=Pagination.of(page.window))
+
+
+@router.get("/api/v1/checkpoints/{uuid}")
+def checkpoint(uuid: str, master: UsesMaster, caller: AnyCaller) -> CheckpointAnswer:
+    view = master.trials.get_checkpoint(uuid)
+    return CheckpointAnswer(checkpoint=Checkpoint.of(view.row, view.trial, view.config))
 
 
 @router.delete("/api/v1/checkpoints")

@@ -12,11 +12,11 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import masked
 from trainmaster.config.source import Document, check_size
-from trainmaster.master.api.schemas.entities import Checkpoint, Experiment, Pagination, Trial
+from trainmaster.master.api.schemas.entities import Experiment, Pagination, Trial
 from trainmaster.master.http import enums
 from trainmaster.master.http.dependencies import AnyCaller, UserCaller, UsesMaster
 from trainmaster.master.http.messages import Body, Shape
-from trainmaster.master.http.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
+from trainmaster.master.http.parameters import Descending, ExperimentStates, TrialStates, sort_key
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import NotFound
@@ -70,11 +70,6 @@ class ExperimentsAnswer(Shape):
 
 class TrialsAnswer(Shape):
     trials: list[Trial]
-    pagination: Pagination
-
-
-class CheckpointsAnswer(Shape):
-    checkpoints: list[Checkpoint]
     pagination: Pagination
 
 
@@ -214,31 +209,6 @@ def list_trials(
     time = now()
     shown = [Trial.of(row, now=time) for row in page.items]
     return TrialsAnswer(trials=shown, pagination=Pagination.of(page.window))
-
-
-@router.get("/experiments/{experiment_id}/checkpoints")
-def list_checkpoints(
-    experiment_id: int,
-    master: UsesMaster,
-    caller: UserCaller,
-    descending: Descending,
-    states: CheckpointStates,
-    offset: int = 0,
-    limit: int = 0,
-    sort_by_attr: Annotated[str, Query(alias="sortByAttr")] = "SORT_BY_END_TIME",
-    sort_by_metric: Annotated[str, Query(alias="sortByMetric", max_length=1000)] = "",
-) -> CheckpointsAnswer:
-    page = master.trials.list_checkpoints(
-        experiment_id=experiment_id,
-        states=states,
-        sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time", enums.CHECKPOINTS),
-        metric=sort_by_metric,
-        descending=descending,
-        offset=offset,
-        limit=limit,
-    )
-    shown = [Checkpoint.of(view.row, view.trial, view.config) for view in page.items]
-    return CheckpointsAnswer(checkpoints=shown, pagination=Pagination.of(page.window))
 
 
 @router.get("/experiments/{experiment_id}/searcher/best_searcher_validation_metric")

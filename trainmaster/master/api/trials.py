@@ -8,12 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from trainmaster.master.api.schemas.entities import Checkpoint, Pagination, Trial, checkpoint_workload
+from trainmaster.master.api.schemas.entities import Pagination, Trial, checkpoint_workload
 from trainmaster.master.api.schemas.records import metrics_report, metrics_workload
 from trainmaster.master.http import enums
 from trainmaster.master.http.dependencies import AnyCaller, ServedMaster, UserCaller, UsesMaster
 from trainmaster.master.http.messages import Shape, rfc3339
-from trainmaster.master.http.parameters import METRIC_TYPES, CheckpointStates, Descending, sort_key, words
+from trainmaster.master.http.parameters import METRIC_TYPES, Descending, words
 from trainmaster.master.http.streams import lines_of, with_errors
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.experiments import trials
@@ -24,15 +24,6 @@ router = APIRouter(tags=["trials"])
 
 class TrialAnswer(Shape):
     trial: Trial
-
-
-class CheckpointAnswer(Shape):
-    checkpoint: Checkpoint
-
-
-class CheckpointsAnswer(Shape):
-    checkpoints: list[Checkpoint]
-    pagination: Pagination
 
 
 @router.get("/api/v1/trials/metrics/trial_metrics")
@@ -126,37 +117,6 @@ def workloads(
         elif load.checkpoint is not None:
             shown.append({"checkpoint": checkpoint_workload(load.checkpoint)})
     return {"workloads": shown, "pagination": Pagination.of(page.window).model_dump(by_alias=True)}
-
-
-@router.get("/api/v1/trials/{trial_id}/checkpoints")
-def checkpoints(
-    trial_id: int,
-    master: UsesMaster,
-    caller: UserCaller,
-    descending: Descending,
-    states: CheckpointStates,
-    offset: int = 0,
-    limit: int = 0,
-    sort_by_attr: Annotated[str, Query(alias="sortByAttr")] = "SORT_BY_END_TIME",
-    sort_by_metric: Annotated[str, Query(alias="sortByMetric", max_length=1000)] = "",
-) -> CheckpointsAnswer:
-    page = master.trials.list_checkpoints(
-        trial_id=trial_id,
-        states=states,
-        sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time", enums.CHECKPOINTS),
-        metric=sort_by_metric,
-        descending=descending,
-        offset=offset,
-        limit=limit,
-    )
-    shown = [Checkpoint.of(view.row, view.trial, view.config) for view in page.items]
-    return CheckpointsAnswer(checkpoints=shown, pagination=Pagination.of(page.window))
-
-
-@router.get("/api/v1/checkpoints/{uuid}")
-def checkpoint(uuid: str, master: UsesMaster, caller: AnyCaller) -> CheckpointAnswer:
-    view = master.trials.get_checkpoint(uuid)
-    return CheckpointAnswer(checkpoint=Checkpoint.of(view.row, view.trial, view.config))
 
 
 @router.get("/api/x1/trials/{trial_id}/story", tags=["ours"])
