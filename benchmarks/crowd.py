@@ -53,7 +53,7 @@ class Crowd:
 
 @dataclass
 class Channel:
-    """A connection that a thread of a runtime keeps; made anew after a failure."""
+    """A connection that a thread of a runtime keeps; made again after a failure."""
 
     crowd: Crowd
     token: str

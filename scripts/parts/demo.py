@@ -201,7 +201,7 @@ def how_to_look(demo: Demo) -> str:
     assert demo.master is not None
     det = Path(sys.executable).parent / "det"
     return f"""
-The master goes on. Its page is at {demo.url}/ui/. A link that logs a browser in, once, within a minute:
+The master continues. Its page is at {demo.url}/ui/. A link that logs a browser in, once, within a minute:
   {page_of(demo.master, 1)}
 Look at it in a terminal with:
   export DET_MASTER={demo.url} DET_USER=determined DET_PASS={demo.password}

@@ -236,7 +236,7 @@ def test_a_recipe_is_built_once_however_many_ask(shared: Path, apptainer_command
     assert "".join(said).count("Build complete") == 1
     assert sorted(text.splitlines()[-1] for text in said) == [
         "site/python:cpu is there.",
-        "site/python:cpu was there already; --replace makes it anew.",
+        "site/python:cpu was there already; --replace rebuilds it.",
     ]
     assert everything(shared) == {"site/python:cpu", "site/python:cpu.sha256"}
     done = run_as(

@@ -118,7 +118,7 @@ def header(name, **fields):
         (header("ahead", size=0) + header("back", size=-1024), "'back' has a size below zero"),
         (header("long", size=10**15) + b"x" * 512, "unpacks to more than"),
         (header("late", mtime=2**70), "cannot be unpacked"),
-        (b"\0" * 2**21, "goes on after its end"),
+        (b"\0" * 2**21, "continues after its end"),
     ],
 )
 def test_headers_that_lie_are_refused(target, tar, words):

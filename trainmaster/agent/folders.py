@@ -86,7 +86,7 @@ class Folders:
         inside: Sequence[str] = (),
         shared: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes | None:
-        """Create the job's folders anew from the master's archive.
+        """Create the job's folders again from the master's archive.
 
         Args:
             inside: folders below the node folder in which something is mounted; Docker would create them as root.

@@ -130,7 +130,7 @@ def _add(args: argparse.Namespace, cache: ImageCache) -> int:
 
 
 def _said(args: argparse.Namespace, made: bool) -> int:
-    print(f"{args.name} is there." if made else f"{args.name} was there already; --replace makes it anew.")
+    print(f"{args.name} is there." if made else f"{args.name} was there already; --replace rebuilds it.")
     return 0
 
 

@@ -53,7 +53,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "det experiment find --sort=-started 'state:completed val_loss<0.3 user:me'",
     )
     p.add_argument("filter", nargs="*", metavar="TERM", help="such as state:running, label:vit, hp.lr>1e-4, started<7d")
-    p.add_argument("--sort", default="", metavar="COLUMNS", help="with commas; a minus before a falling one")
+    p.add_argument("--sort", default="", metavar="COLUMNS", help="comma-separated; prefix with - to sort descending")
     p.add_argument("--columns", default="", metavar="COLUMNS", help="with commas; also metrics, and hp.NAME")
     p.add_argument("--limit", type=positive, metavar="N", help="at most so many (default: all)")
     render.add_format_options(p)

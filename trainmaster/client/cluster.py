@@ -47,7 +47,7 @@ class ClusterView(Resource):
 
         Args:
             offset: Lines to skip; a negative number counts from the end.
-            follow: Continue with new lines, without end. A master that was started again begins its log anew.
+            follow: Continue with new lines, without end. A master that was started again begins its log again.
             notice: As in `Master.logs`.
 
         Returns:
@@ -156,7 +156,7 @@ class ClusterView(Resource):
             at: A time in seconds since 1970: of the first line that is not older.
             share: How far into the log, from 0 to 1.
             find: `next` or `previous` match of `searchText`, or `error` for the first error or traceback.
-            start: Id of the line from which `find` goes on; None for the beginning, or the end.
+            start: Id of the line from which `find` continues; None for the beginning, or the end.
             before: Lines before that place, at most 1000.
             after: Lines from that place on, at most 1000.
             bins: Parts of the log in which lines, warnings, errors and matches are counted, at most 400; 0 counts

@@ -1,7 +1,7 @@
 """Waits for a master or its database that are away, in calls that wait for something or follow it.
 
-Ordinary calls fail after a few seconds. A wait or a followed log goes on for DET_PATIENCE seconds (600), and says once
-that it waits, and once that the master answers again.
+Ordinary calls fail after a few seconds. A wait or a followed log retries for DET_PATIENCE (600) seconds, and prints one
+line when it begins to wait and one when the master answers again.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def followed(
     """Yield all lines of a log behind number `last`, each once, until what writes it has ended.
 
     Args:
-        read: Opens a stream of the lines behind a number; True: it goes on while there may be more.
+        read: Opens a stream of the lines behind a number; True: it continues while there may be more.
         number: The number of a line; they ascend.
         has_ended: Whether no more lines will be written.
         last: Number of the last line that is known; 0 for none.

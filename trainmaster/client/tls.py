@@ -2,7 +2,7 @@
 accepted, else the system's.
 
 Accepted certificates are in `certs.json` beside the token store, `{<canonical URL>: <PEM>}`, where Determined's client
-keeps them too. Such a certificate is trusted itself, whoever signed it, for the names that it contains.
+keeps them too. Such a certificate is trusted itself, for the names that it contains, without a look at its issuer.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Limits(Section):
     user_connections: _Count = 1_000
     """Connections of one user; beyond them the user's idle ones are closed. Those of jobs are not counted."""
     live_connections: _Count = 100
-    """Connections of one user over which pages are told what changes: one for each open tab."""
+    """WebSockets of one user over which pages get their updates: one for each open tab."""
     header: _Seconds = 30
     """Seconds until the head of a request must have arrived."""
     body: _Seconds = 60

@@ -54,7 +54,7 @@ class Tls(Section):
 
 
 class CreatorsRole(Section):
-    """The role in a workspace of whoever made it, where roles are used; 2 is WorkspaceAdmin."""
+    """The role that the creator of a workspace gets in it, where roles are used; 2 is WorkspaceAdmin."""
 
     enabled: bool = True
     role_id: Whole = 2
@@ -196,7 +196,7 @@ class MasterConfig(Section):
     feature_switches: list[Line] = Field(default_factory=list)
     """Shown to clients; none of Determined's switches changes anything here."""
     trusted_proxies: list[Network] = Field(default_factory=list)
-    """Reverse proxies in front of the master: only what these say of a caller in `X-Forwarded-*` is believed."""
+    """Reverse proxies in front of the master: `X-Forwarded-*` counts in requests from these only."""
     services_url: ServicesUrl | None = None
     """Where browsers find the services in jobs: a host name or a port of their own; None: on the master's own, under a
     sandbox policy."""

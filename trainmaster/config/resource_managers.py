@@ -42,9 +42,9 @@ class ClusterFacts:
     job_user: str | None = None  # account of jobs that name none, where it is not the master's own
     account: str | None = None  # by which one logs in to jobs that name none; None: the master's own
     shows_external: bool = False  # its snapshots hold other people's jobs
-    project_source: str = ""  # what the scheduler's accounting is told: project, workspace, label, label:PREFIX
+    project_source: str = ""  # the project in the scheduler's accounting: project, workspace, label, label:PREFIX
     walltime_grace: int = 120  # seconds before a time limit at which a trial is asked to leave
-    orphaned_after: float = 0.0  # seconds without a sign of the master until a job ends; 0: it goes on
+    orphaned_after: float = 0.0  # seconds without a sign of the master until a job ends; 0: it continues
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def world_info(place: Place, environ: Mapping[str, str]) -> str:
     """Encode the devices of all nodes as DeepSpeed's launcher takes them: base64 of a JSON object, in the order of the
     nodes.
 
-    It sets CUDA_VISIBLE_DEVICES anew from this node's list: that has the devices which the job was given.
+    It sets CUDA_VISIBLE_DEVICES again from this node's list: that has the devices which the job was given.
     """
     world: Dict[str, List[Union[int, str]]] = {
         "node-%d" % rank: list(range(slots)) for rank, slots in enumerate(place.slots)

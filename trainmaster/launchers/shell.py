@@ -1,6 +1,6 @@
 """`python3 -m trainmaster.launchers.shell`: an SSH server of the job's user, for that user alone.
 
-It takes one key, the shell's own, and shows a host key that the master knows. Whoever logs in stands in the job's
+It takes one key, the shell's own, and shows a host key that the master knows. A login shell starts in the job's
 working folder with the job's environment.
 """
 

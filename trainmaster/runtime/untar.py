@@ -55,7 +55,7 @@ def unpack_context(packed: bytes, target: str, *, max_bytes: int = MAX_BYTES, ma
                     raise BadContext("the context holds %r, which is a device or a pipe" % entry.name)
             # tarfile stops before the padding; gzip's checksum comes after it.
             if len(plain.read(MAX_PADDING)) == MAX_PADDING:
-                raise BadContext("the context archive goes on after its end")
+                raise BadContext("the context archive continues after its end")
             _link(root, links)
     except _BROKEN as error:
         raise BadContext("the context cannot be unpacked: %s" % error) from error

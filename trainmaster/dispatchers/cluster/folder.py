@@ -107,8 +107,8 @@ class JobFolder:
         return shared_folders(self.path.parent, self.cache_dir, files)
 
     def stage_sharing(self, files: Mapping[str, JobFile]) -> None:
-        """As `stage`, with links to the shared files among them, which stand once for all jobs of this account. Whoever
-        calls it lets containers see `shared_folders`."""
+        """As `stage`, with links to the shared files among them, which are stored once for all jobs of this account.
+        The caller mounts `shared_folders` into containers."""
         own, shared = parted(files)
         check_names(self.token, files)
         contents = {name: (file.content, file.mode) for name, file in own.items()}

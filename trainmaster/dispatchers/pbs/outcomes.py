@@ -223,7 +223,7 @@ def describe_end(state: JobState, job: PbsJob) -> str:
         case JobState.QUEUED | JobState.HELD:
             return _waiting(state, job)
         case JobState.SUSPENDED if job.substate == _MAKES_ROOM:
-            return "PBS has suspended the job to run another one of higher priority; it goes on afterwards."
+            return "PBS has suspended the job to run another one of higher priority; it continues afterwards."
         case JobState.SUSPENDED:
             return "PBS has suspended the job."
         case JobState.CANCELLED:

@@ -206,7 +206,7 @@ def _routing_queue(
     }
     up = [node for node in nodes if open_ones.intersection(serving[node.name]) and _is_up(node)]
     longest = [queue.max_walltime for queue in reached]
-    # Which of them a job gets is not known before; one that leaves a little early goes on in its next attempt.
+    # Which of them a job gets is not known before; one that leaves a little early continues in its next attempt.
     shortest = [queue.default_walltime for queue in reached if queue.default_walltime is not None]
     gpus = any(queue.slot_type is not SlotType.CPU for queue in reached)
     return Queue(

@@ -1,7 +1,7 @@
 """Decides which password is checked next. A check takes 64 MiB and a core for a twentieth of a second: few at once.
 
 Known clients, which show a mark of an earlier log-in or come from where their user has logged in, never wait for
-strangers. Among the known, users take turns; among strangers, networks do: whoever sends many waits for himself.
+strangers. Among the known, users take turns; among strangers, networks do: a sender of many waits for its own.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def home(master: UsesMaster, caller: UserCaller) -> HomeAnswer:
     page = master.home_pages.read(caller)
     moment = now().timestamp()
     return HomeAnswer(
-        at=moment - moment % MINUTE,  # to the minute: an answer without news is the same answer
+        at=moment - moment % MINUTE,  # to the minute: an unchanged page keeps its ETag
         needs=[_experiment(need) for need in page.needs],
         runs=[_experiment(run) for run in page.runs],
         waits=[_experiment(wait) for wait in page.waits],

@@ -32,7 +32,7 @@ Rank = Annotated[int, Field(ge=0, lt=MAX_NODES)]
 
 class Lease(Storable):
     job_id: str
-    run_id: str = ""  # whoever says none is taken for one and the same
+    run_id: str = ""  # runtimes that name none count as the same one
     node_rank: Rank = 0
     num_nodes: int = Field(1, ge=1, le=MAX_NODES)
     node_name: str = ""

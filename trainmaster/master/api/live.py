@@ -1,9 +1,9 @@
-"""The WebSocket `/api/x1/live`: tells pages when what they show has changed.
+"""The WebSocket `/api/x1/live`: notifies pages of changes.
 
-A page says which topics it shows. The master sends a hint when something of one may have changed, and the page reads it
-with its ordinary calls, whose rights, sizes and ETags are the ones that there are already. Each topic that a page
-begins to follow gets a hint at once, after the master has begun to listen: so nothing is missed between a page's first
-reading and its following, nor while a connection is broken.
+A page subscribes to topics. The master sends a hint when a topic may have changed, and the page refetches through the
+normal endpoints, so authorisation, limits and ETags are not duplicated. A new subscription gets a hint at once, after
+the master has begun to listen: nothing is missed between a page's first read and its subscription, nor while a
+connection is broken.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ async def log(
     position: _Id = None,
     share: Annotated[float | None, Query(ge=0, le=1)] = None,
     find: Annotated[str, Query(description="next or previous match of searchText, or the first error")] = "",
-    start: Annotated[_Id, Query(alias="from", description="the line from which `find` goes on")] = None,
+    start: Annotated[_Id, Query(alias="from", description="the line from which `find` continues")] = None,
     before: Annotated[int, Query(ge=0, le=MOST)] = 200,
     after: Annotated[int, Query(ge=0, le=MOST)] = 200,
     bins: Annotated[int, Query(ge=0, le=MOST_BINS)] = 200,

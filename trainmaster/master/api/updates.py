@@ -1,7 +1,7 @@
 """The WebSocket `/stream`: sends changes of projects, models and model versions as they happen.
 
 The client sends what it subscribes to and what it knows. The master answers `{"sync_id", "complete": false}`, all that
-the client lacks, `{"sync_id", "complete": true}`, and from then on each change, until the client subscribes anew.
+the client lacks, `{"sync_id", "complete": true}`, and from then on each change, until the client subscribes again.
 """
 
 from __future__ import annotations

@@ -47,13 +47,13 @@ log = logging.getLogger(__name__)
 REPLAY_TURN = 1.0  # seconds that a pass spends on what one job left
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
 INLINE_WAIT = 0.02  # seconds that a pass waits for a status query, so that a quick answer is used at once
-DEBOUNCE = 0.1  # debounce, in seconds: schedulers start and end jobs in bursts
+DEBOUNCE = 0.1  # seconds: schedulers start and end jobs in bursts
 MIN_PASS_INTERVAL = 0.4  # seconds between the beginnings of two passes under continuous wake-ups
 COLLECT_EVERY = 2.0  # seconds between two searches for folders that are no longer needed
 COLLECTED_AT_ONCE = 20
-ANNOUNCE_DELAY = 30.0  # seconds before a cluster that could not be reached is told the address again
+ANNOUNCE_DELAY = 30.0  # seconds before the address is sent again to a cluster that could not be reached
 ENDED_TOGETHER = 50  # attempts of one experiment whose ends are stored in one transaction
-POLL_DUTY_CYCLE = 20  # a look that took a second is followed by the next one after so many
+POLL_DUTY_CYCLE = 20  # a query that took a second is followed by the next one after so many
 LONGEST_STEP = 5.0  # seconds that one step of a pass may take while others wait
 IDLE_POLL = 5.0  # seconds between two passes without a wake-up
 
@@ -117,7 +117,7 @@ class ClusterLoop:
             except DATABASE_UNAVAILABLE as error:
                 log.info("a pass over cluster %s waits for the database: %s", self._cluster.name, in_short(error))
                 self._stop.wait(1.0)
-            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares again
                 log.exception("a pass over cluster %s failed; it will be retried", self._cluster.name)
                 self._stop.wait(1.0)
             if self._wake.wait(self._pause()):
@@ -187,7 +187,7 @@ class ClusterLoop:
             return IDLE_POLL
 
     def _look_if_due(self) -> bool:
-        """Return whether the cluster was observed anew. The query itself only fills the backlog."""
+        """Return whether the cluster was observed again. The query itself only fills the backlog."""
         rest = max(self._poll_interval(), POLL_DUTY_CYCLE * self._query_cost)
         due = self._query is None and time.monotonic() - self._observed_at >= rest
         # A cluster without jobs of ours is not queried.

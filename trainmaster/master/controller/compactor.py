@@ -49,7 +49,7 @@ class Compactor:
                     self._pass(settled)
             except DATABASE_UNAVAILABLE as error:
                 log.info("the compactor waits for the database: %s", in_short(error))
-            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares again
                 log.exception("compaction failed; it will be retried")
             self._stop.wait(PERIOD)
 

@@ -52,7 +52,7 @@ class Replay:
 
     def go_on(self, read: Read, until: float) -> bool:
         """Take in more records for a limited time; return whether all that count have been. Raises Unread,
-        NotThereYet (begin anew later), and as `Store.transaction`."""
+        NotThereYet (begin again later), and as `Store.transaction`."""
         began = time.monotonic()
         try:
             while not self._gone and not self.flood:

@@ -51,7 +51,7 @@ class WebhookSender:
                 pause = PERIOD if due is None else min(max(due, LEAST), PERIOD)
             except DATABASE_UNAVAILABLE as error:
                 log.info("webhooks wait for the database: %s", in_short(error))
-            except Exception:  # the loop must outlive any bug or lost connection; the next pass starts anew
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass starts again
                 log.exception("webhooks could not be delivered; they will be retried")
             wake.wait(pause)
 

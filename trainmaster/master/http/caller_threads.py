@@ -57,8 +57,8 @@ class CallerThreads:
         self._users: OrderedDict[bytes, int] = OrderedDict()  # by the digest of credentials that were shown lately
 
     async def run(self, caller: Caller, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that is quick. Waits for a place as long as it takes: whoever may wait here is limited by
-        the number of connections. Raises TooSlow when the client has disconnected."""
+        """Call a quick function in a thread. Waits for a free place without limit: the number of connections bounds who
+        waits here. Raises TooSlow when the client has disconnected."""
         return await self._within(place_of(caller), self._limits.share, "share", partial(call, *args, **kwargs))
 
     async def search(self, caller: Caller, call: Callable[[], T]) -> T:

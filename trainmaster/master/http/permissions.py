@@ -16,7 +16,7 @@ class Rule(enum.Enum):
     ANYBODY = "everybody who has logged in; the service checks further where others are concerned"
     OWN_JOB = "the job that it is about, and administrators"
     AGENT = "the agent that it is about, with its own secret; a new one with the key of agents"
-    PROXY = "whoever may use the service that it leads to; some ask for credentials of their own"
+    PROXY = "users who may use the service behind it; some services ask for credentials of their own"
 
 
 OPEN, ANYBODY, OWN_JOB, AGENT, PROXY = Rule

@@ -109,7 +109,7 @@ class AsyncHalving(Method):
             self._create(orders)
 
     def _judge(self, trial: int, report: ValidationReport) -> str:
-        """Walk the trial up the rungs it has reached; return why it must stop, or None when it goes on."""
+        """Walk the trial up the rungs it has reached; return why it must stop, or None when it continues."""
         if report.value is None:
             self._drop(trial)
             return f"{report.complaint}: counted as the worst"
@@ -194,7 +194,7 @@ class AsyncHalving(Method):
         )
 
     def _cut(self, place: int, rung: Rung) -> float | None:
-        """Return the worst value that goes on from a rung that is not empty."""
+        """Return the worst value that continues from a rung that is not empty."""
         cut = rung.values[self._keep(rung) - 1]
         return cut if place < len(self._rungs) - 1 and cut < WORST else None
 

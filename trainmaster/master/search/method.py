@@ -39,7 +39,7 @@ class ValidationReport:
 @dataclass(frozen=True)
 class RungRanking:
     """Who has reached a rung: `trials`, the best first, with their signed `values` (smaller is better; None: failed or
-    without a usable number). `cut`: the worst value that goes on now; None at the top rung and where nobody is yet."""
+    without a usable number). `cut`: the worst value that continues now; None at the top rung and at an empty one."""
 
     units: int
     trials: Sequence[int]

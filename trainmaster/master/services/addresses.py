@@ -82,8 +82,8 @@ def is_here(address: Address) -> bool:
 
 
 def network(peer: str) -> str:
-    """Return what counts as one sender beside its address, as a connection's other end has it: whoever has an IPv6
-    address has all of its /64, and every account of this machine has all of the machine's own addresses."""
+    """Return the network that counts as one sender with the peer address of a connection: an IPv6 host has all of its
+    /64, and every account of this machine has all of the machine's own addresses."""
     try:
         address = ipaddress.ip_address(seen(peer))
     except ValueError:

@@ -1,12 +1,12 @@
-"""Tells pages, after a commit, what of the things that they show has changed.
+"""Notifies pages, after a commit, of the topics that have changed.
 
 Every flush notes the subjects of the rows that it changes: `experiment:ID`, `trial:ID`, `user:ID` (the experiments and
-tasks of a user) and `experiments` (any). After the commit this master's pages are woken at once, and other masters hear
-of it within half a second, of many commits together. The transactions themselves do not notify, as wake-ups do:
+tasks of a user) and `experiments` (any). After the commit this master's pages are woken at once, and those of other
+masters within half a second, for many commits together. The transactions themselves do not notify, as wake-ups do:
 PostgreSQL lets only one transaction with a NOTIFY commit at a time, and reports would wait for each other.
 
-What is told is a hint to look again. A crash between a commit and its hint loses the hint, not the change: pages of
-this master connect anew and read all; those of other masters look again by themselves from time to time.
+A notification is a hint to refetch. A crash between a commit and its hint loses the hint, not the change: pages of
+this master reconnect and read all; those of other masters refetch periodically.
 """
 
 from __future__ import annotations

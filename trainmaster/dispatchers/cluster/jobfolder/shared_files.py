@@ -3,8 +3,8 @@ ROOT/.shared-ACCOUNT/SHA256/NAME, with a link NAME in each job folder.
 
 The folder is the account's own and closed to all others, so that nobody can put code into another account's job. A file
 is checked whenever a job is staged, replaced when it is not what its name says, and removed when no job folder has a
-link to it. Nothing is locked: whoever stages looks again when the job folder is complete, and whoever removes a file
-first takes it out of the way and then looks whether it was used meanwhile.
+link to it. Nothing is locked: staging checks the files again when the job folder is complete, and removal renames a
+file first and then checks whether a job has linked it meanwhile.
 
 It is part of the helper program as well: Python 3.8 and its standard library only.
 """
@@ -215,7 +215,7 @@ def _remove(folder: int, name: str) -> None:
             os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
             return
         except OSError:
-            pass  # it has been written anew
+            pass  # it has been written again
     place = os.open(aside, SUBFOLDER, dir_fd=folder)
     try:
         for each in os.listdir(place):

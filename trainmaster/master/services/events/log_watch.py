@@ -2,7 +2,7 @@
 
 It acts before the lines themselves are stored, in a transaction of its own, and only where something matches: the
 locks of a trial must not be taken after those of its log. So the code that stores lines fetches the patterns along with
-its own query (`waiting`), and where `matching` finds a match, it starts anew after `act`. A master that crashes in
+its own query (`waiting`), and where `matching` finds a match, it starts again after `act`. A master that crashes in
 between receives the same lines again, and everything here is idempotent.
 """
 

@@ -60,7 +60,7 @@ class ExperimentRequest:
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """An order with everything that the workspace and the site decide about it."""
+    """A request with everything that the workspace and the site decide about it."""
 
     document: Document
     config: StoredConfig
@@ -122,6 +122,7 @@ class ExperimentCreation:
         return Created(row, [*unused, *effects.remarks(place, plan.config)])
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
     def _plan(self, caller: Caller, request: ExperimentRequest) -> ResolvedRequest:
         """Parse, find project and pool, merge what the workspace and the site add. Raises Invalid with every
         complaint."""

@@ -206,6 +206,7 @@ class UnmanagedTrainings:
         return int(row.id)
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
     @contextmanager
     def _conducting(self, caller: Caller, experiment_id: int) -> Iterator[ExperimentOrchestrator]:
         with self._experiment_lock.hold(experiment_id) as orchestrator:

@@ -171,6 +171,7 @@ class SingleCalls:
                 log_store.append(session, task_id, allocation, [entry.line for entry in task_lines])
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
     def _check_tasks(self, caller: Caller, task_ids: Sequence[str]) -> None:
         query = select(Trial, Experiment, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
         query = query.join(Project, Project.id == Experiment.project_id)

@@ -31,7 +31,7 @@ class LiveSearch:
 
 
 class LiveSearches:
-    """The searches that were used last, by experiment. Thread-safe: whoever takes one has it alone."""
+    """The searches that were used last, by experiment. Thread-safe: the thread that takes one has it alone."""
 
     def __init__(self, most_trials: int = MOST_TRIALS) -> None:
         self._most_trials = most_trials

@@ -45,7 +45,7 @@ def store(session: Session, row: Experiment, live: LiveSearch) -> None:
     elif fresh:
         live.version = row.search_version = _append(session, row.id, fresh)
     # Before the commit, because the next transaction may begin right after it. After a rollback this is of a version
-    # that no row ever has, and is dropped by whoever takes it.
+    # that no row ever has, and is dropped by the next thread that takes it.
     live_searches(session).put(row.id, live)
 
 

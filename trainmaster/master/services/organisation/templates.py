@@ -109,6 +109,7 @@ class Templates:
             session.delete(self._mine(session, caller, name))
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
     def _mine(self, session: Session, caller: Caller, name: str) -> Template:
         """Load a template that the caller may change, under its lock. Raises NotFound, Forbidden."""
         row = find(session, name, lock=True)

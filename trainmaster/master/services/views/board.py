@@ -1,7 +1,7 @@
 """The board of an experiment: all its trials as slim rows, who is on which rung, what it waits for and what it costs.
 
-A handful of statements, however many trials there are, in one snapshot of the database. Whatever grows with the clock
-is told to the minute, so that an answer without news is the same answer.
+A handful of statements, however many trials there are, in one snapshot of the database. Durations
+are rounded to the minute, so that an unchanged board keeps its ETag.
 """
 
 from __future__ import annotations

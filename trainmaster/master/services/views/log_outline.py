@@ -129,7 +129,7 @@ class Outlines:
         key = (task_id, _key(where))
         with self._lock:
             known = self._kept.get(key)
-        # The log may have been removed, and begun anew.
+        # The log may have been removed, and begun again.
         if began is None or known is None or known.began != began:
             known = Outline(began or 0)
         if began is not None and newest > known.newest:

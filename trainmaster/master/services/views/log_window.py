@@ -31,7 +31,7 @@ class Find(enum.Enum):
 @dataclass(frozen=True)
 class LogPlace:
     """Where a window lies: the first of these that is set, else at the log's end. `find` begins at `line_id`, or at
-    the log's beginning or end; where it finds nothing more it goes on from the other end."""
+    the log's beginning or end; where it finds nothing more it continues from the other end."""
 
     find: Find | None = None
     line_id: int | None = None
