@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import TextClause, select, update
 
 from trainmaster.master.db.compacted import counted
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 
 RANGE = 32_768  # ids counted at once
 ENOUGH = 4096  # minimum rows of a trial or task for compaction; the partial indices of `pending` use it too
@@ -30,11 +30,8 @@ class CompactionSource:
     count: TextClause
 
 
-class Compaction:
+class Compaction(BoundService):
     """How far series and logs are compacted."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def newest(self, source: CompactionSource) -> int:
         with self._store.autocommit() as session:

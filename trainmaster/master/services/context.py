@@ -78,3 +78,14 @@ class MasterContext:
     clusters: Clusters
     defaults: SiteDefaults
     wakeups: Wakeups = field(default_factory=Wakeups)
+
+
+class BoundService:
+    """Base of the services: what the master does about one subject."""
+
+    def __init__(self, master: MasterContext) -> None:
+        self._store = master.store
+        self._settings = master.settings
+        self._limits = master.settings.limits
+        self._clusters = master.clusters
+        self._defaults = master.defaults

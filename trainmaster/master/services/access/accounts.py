@@ -14,7 +14,7 @@ from trainmaster.dispatchers.contract.agents import FIRST_ORDINARY_ID
 from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clusters.clusters import Cluster
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid
 
 LAST_ID = 2**32 - 2  # of user and group ids; the one above means "not set"
@@ -74,12 +74,8 @@ class RunsAs:
     account: str | None = None
 
 
-class JobAccounts:
+class JobAccounts(BoundService):
     """The accounts that users' jobs run as."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._clusters = master.clusters
 
     def expected(self, pool: str, job: RunsAs) -> str | None:
         """Return the account that a job will run as, before it is submitted; None while its pool does not exist."""

@@ -16,7 +16,7 @@ from trainmaster.master.db.organisation import Group, GroupMember
 from trainmaster.master.db.tables import User
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import AlreadyExists, Invalid, NotFound
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import wake
@@ -39,11 +39,8 @@ def of_user(user_id: int) -> Select[int]:
     return select(GroupMember.group_id).where(GroupMember.user_id == user_id)
 
 
-class Groups:
+class Groups(BoundService):
     """Groups of users, for callers who may see or change them."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def search(
         self, caller: Caller, name: str, user_id: int | None, offset: int, limit: int

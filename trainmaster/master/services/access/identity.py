@@ -21,7 +21,7 @@ from trainmaster.master.db.tables import Allocation, User, UserSession
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, SEEING, Permission
 from trainmaster.master.services.batches import single
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import (
     AccessDenied,
     BadCredentials,
@@ -161,12 +161,8 @@ def generate_password() -> str:
             return word
 
 
-class Identities:
+class Identities(BoundService):
     """Log-ins, sessions and the tokens of users, access tokens and jobs."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
 
     def log_in(self, username: str, password: str, *, is_hashed: bool, origin: str = "") -> tuple[str, User]:
         """Create a session and return its bearer token. `origin`: of the page where a browser's user typed this, as

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 from trainmaster.master.db.model_registry import Model, Template
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, Workspace
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid, NotFound
 
 _OF_EXPERIMENT = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
@@ -57,11 +57,8 @@ ABSENT = "There is no template {!r}; `det template list` shows those there are."
 ALL = "0"  # instead of a workspace's or project's id: everything that the caller may see
 
 
-class Locations:
+class Locations(BoundService):
     """The workspaces that entities in addresses belong to."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def workspace_of(self, names: Mapping[str, str]) -> int | None:
         """Return the workspace of the first entity in `names` (the parts of a URL) that has one; None when the URL

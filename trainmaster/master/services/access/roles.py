@@ -21,7 +21,7 @@ from trainmaster.master.services.access import groups
 from trainmaster.master.services.access.groups import Groups, GroupView
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import CLUSTER_ADMIN, CLUSTER_WIDE, ROLES, Permission, Role
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.store import wake
 
@@ -50,11 +50,11 @@ class Assignment:
         return f"the role {ROLES[self.role_id].name} for {whom} {where}"
 
 
-class Roles:
+class Roles(BoundService):
     """Assignments of roles, and the permissions that users get from them."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._groups = Groups(master)
 
     def grants_of(self, user_id: int, *, admin: bool) -> Grants:

@@ -9,18 +9,15 @@ from sqlalchemy import ColumnElement, delete, select
 from trainmaster.master.db.tables import UserSession
 from trainmaster.master.services.access.identity import SESSION, SESSIONS, Caller
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.store import wake
 
 MOST = 200  # sessions in one answer, newest first
 
 
-class Sessions:
+class Sessions(BoundService):
     """A user's own log-in sessions."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def list_own(self, caller: Caller) -> Sequence[UserSession]:
         """Return the caller's valid sessions, newest first."""

@@ -16,7 +16,7 @@ from trainmaster.master.db.tables import Ticket, User
 from trainmaster.master.services.access import identity
 from trainmaster.master.services.access.identity import Caller, Identities
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Forbidden, Unauthenticated
 
 LIFE = 30.0  # seconds
@@ -33,12 +33,11 @@ def service_of(task_id: str) -> str:
     return f"service:{task_id}"
 
 
-class Tickets:
+class Tickets(BoundService):
     """One-time tickets and passes for browsers."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._identities = Identities(master)
 
     def issue(self, caller: Caller, purpose: str, life: float = LIFE) -> str:

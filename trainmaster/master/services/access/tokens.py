@@ -17,7 +17,7 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import ACCESS_TOKEN, SESSIONS, Caller, digest, new_secret
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import wake
@@ -50,12 +50,8 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-class AccessTokens:
+class AccessTokens(BoundService):
     """Access tokens of users."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
 
     def list_page(self, caller: Caller, query: TokenQuery, offset: int, limit: int) -> Page[UserSession]:
         """Return the caller's own tokens, and everybody's for users who may see them."""

@@ -21,7 +21,7 @@ from trainmaster.master.services.access.accounts import Account, check_account
 from trainmaster.master.services.access.identity import ACCESS_TOKEN, SESSION, SESSIONS, Caller, digest, hash_password
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, ServiceError
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import wake
@@ -97,11 +97,8 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-class Users:
+class Users(BoundService):
     """Users and their settings."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def list_page(self, query: UserQuery, offset: int, limit: int) -> Page[User]:
         statement = select(User)

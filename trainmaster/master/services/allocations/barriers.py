@@ -12,18 +12,14 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, BarrierEntry
 from trainmaster.master.services import bounds
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.store import wake
 from trainmaster.master.values.stored import Json
 
 
-class Barriers:
+class Barriers(BoundService):
     """The barriers of jobs."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
 
     def gather(self, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
         """Contributes to a barrier of `peers`; returns all contributions once they are complete, else None.

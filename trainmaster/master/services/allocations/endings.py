@@ -22,7 +22,7 @@ from trainmaster.master.lifecycle.allocation import (
 from trainmaster.master.lifecycle.cancellation import Cancellation, needs_asking
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, SubmissionState
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentLock,
@@ -52,12 +52,11 @@ class Ending:
         return JobRef(row.token, row.native_id, row.cluster, row.run_as) if row.native_id is not None else None
 
 
-class Endings:
+class Endings(BoundService):
     """Ends of attempts, in the database."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._experiment_lock = ExperimentLock(master)
 
     def ending(self, cluster: str) -> list[Ending]:

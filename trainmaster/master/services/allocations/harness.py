@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from trainmaster.master.db.tables import Allocation, AllocationNode, Task
 from trainmaster.master.services import bounds
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.values.stored import Json
 
@@ -23,12 +23,8 @@ class HarnessRendezvous:
     slots: list[int]
 
 
-class HarnessReports:
+class HarnessReports(BoundService):
     """What the published harness reports and asks outside of our runtime."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
 
     def note_accelerators(self, allocation_id: str, data: Mapping[str, Any]) -> None:
         """Store the devices of a container of an attempt; a new report replaces the container's earlier one. Raises

@@ -27,7 +27,7 @@ from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
 from trainmaster.master.services.access.identity import Identities
 from trainmaster.master.services.batches import CannotBatch
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.files import archives
 from trainmaster.master.services.logs import log_store
@@ -55,12 +55,11 @@ class LeaseRequest:
     peer: str = ""  # where it speaks from, as seen here
 
 
-class Leases:
+class Leases(BoundService):
     """Leases of attempts to jobs."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._identities = Identities(master)
 
     def lease(

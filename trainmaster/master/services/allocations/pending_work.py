@@ -10,7 +10,7 @@ from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.states import SubmissionState
 from trainmaster.master.services.allocations.endings import possibly_over
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,8 @@ class PendingWork:
     over: bool  # there are signs that they have ended
 
 
-class WorkSteps:
+class WorkSteps(BoundService):
     """The steps of a pass that have work in one cluster."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def pending(self, cluster: str) -> PendingWork:
         with self._store.autocommit() as session:

@@ -11,18 +11,15 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound, Unauthenticated
 from trainmaster.master.services.store import wake
 
 LONGEST_REASON = 200  # characters
 
 
-class Preemptions:
+class Preemptions(BoundService):
     """Preemption requests to jobs."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def reasons(self, allocations: Sequence[str]) -> list[str | Exception | None]:
         """For each allocation the reason of the preemption request, None without one, or an error; one query for all.

@@ -20,7 +20,7 @@ from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.tables import Experiment, Project, Story, Trial
 from trainmaster.master.db.webhooks import Webhook, WebhookMatch, WebhookTrigger
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.values.configs import LogRule, StoredConfig
@@ -83,11 +83,8 @@ def matching(waited: Sequence[Any] | None, lines: Callable[[], Iterable[WatchedL
     return match if match.policies or match.triggers else None
 
 
-class LogWatch:
+class LogWatch(BoundService):
     """Actions on lines of a log."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def act_on(self, task_id: str, lines: Callable[[], Iterable[WatchedLine]]) -> None:
         """Acts on matches of `lines`. `lines` is called only where there are patterns."""

@@ -17,7 +17,7 @@ from trainmaster.master.db.model_registry import Model, ModelVersion
 from trainmaster.master.db.tables import Project
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.ranges import Ranges
 from trainmaster.master.services.store import Store
 
@@ -110,11 +110,8 @@ class Follower:
             return list(session.execute(query).all())
 
 
-class UpdateNumbers:
+class UpdateNumbers(BoundService):
     """Numbers of changes, for followers of streamed updates."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def give_numbers(self) -> None:
         """Numbers all changes without a number; called before each read, since rows without one are not seen."""

@@ -19,7 +19,7 @@ from trainmaster.master.db.webhooks import Webhook, WebhookDelivery
 from trainmaster.master.services import addresses
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.events.webhooks import SiteWebhooks
@@ -57,12 +57,11 @@ class DeliveryAttempt:
     attempt: int
 
 
-class WebhookDeliveries:
+class WebhookDeliveries(BoundService):
     """Deliveries of the outbox's events to webhooks."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._webhooks = SiteWebhooks(master)
 
     def claim(self) -> DeliveryAttempt | None:

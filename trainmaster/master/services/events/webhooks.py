@@ -22,7 +22,7 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.events import slack
 from trainmaster.master.services.store import wake
@@ -84,11 +84,8 @@ class WebhookEvent:
     slack: Json
 
 
-class SiteWebhooks:
+class SiteWebhooks(BoundService):
     """Webhooks of workspaces and of the site."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def list_all(self, caller: Caller) -> list[WebhookView]:
         """Webhooks for all workspaces, and those of the caller's: with roles where these permit viewing webhooks,

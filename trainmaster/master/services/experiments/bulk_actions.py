@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from trainmaster.master.db.tables import Experiment, Project
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.experiments.experiments import Experiments, ListQuery
 
@@ -33,11 +33,11 @@ class ExperimentResult:
     error: str
 
 
-class BulkActions:
+class BulkActions(BoundService):
     """One action on many experiments."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._experiments = Experiments(master)
 
     def act(

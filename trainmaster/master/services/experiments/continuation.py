@@ -16,7 +16,7 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import Create, SearchError
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
 from trainmaster.master.services.experiments.creation import refusal
 from trainmaster.master.services.experiments.search_limits import refuse_excess
@@ -32,13 +32,11 @@ CONTINUED = ("single", "random", "grid")
 _FIXED = ("project", "workspace")  # moving the experiment changes these
 
 
-class Continuation:
+class Continuation(BoundService):
     """Continuation of experiments that have ended."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
-        self._clusters = master.clusters
+        super().__init__(master)
         self._experiment_lock = ExperimentLock(master)
 
     def go_on(self, caller: Caller, experiment_id: int, overrides: str) -> None:

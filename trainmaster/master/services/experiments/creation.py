@@ -27,7 +27,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters.clusters import ServedPool
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.experiments import warm_start
 from trainmaster.master.services.experiments.search_limits import refuse_excess
@@ -77,14 +77,11 @@ class Created:
     remarks: Sequence[str]
 
 
-class ExperimentCreation:
+class ExperimentCreation(BoundService):
     """Creation of experiments from a user's file."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
-        self._clusters = master.clusters
-        self._defaults = master.defaults
+        super().__init__(master)
         self._feasibility = Feasibility(master)
 
     def create(self, caller: Caller, request: ExperimentRequest) -> Created:

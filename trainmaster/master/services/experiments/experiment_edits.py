@@ -15,7 +15,7 @@ from trainmaster.dispatchers.cluster.jobfolder import trees
 from trainmaster.master.db.tables import Experiment, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid
 from trainmaster.master.services.files import user_files
 from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UserFiles
@@ -44,14 +44,12 @@ class ExperimentChange:
     resources: Mapping[str, float | None] | None = None
 
 
-class ExperimentEdits:
+class ExperimentEdits(BoundService):
     """Changes of an experiment by its owner."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._files = UserFiles(master)
-        self._settings = master.settings
-        self._clusters = master.clusters
         self._experiment_lock = ExperimentLock(master)
         self._queue_control = QueueControl(master)
 

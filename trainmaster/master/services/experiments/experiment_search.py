@@ -20,7 +20,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from trainmaster.config.limits import Limits
 from trainmaster.master.db.tables import Experiment, Project, Trial, User
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.experiments import ExperimentView
@@ -71,12 +71,8 @@ class SearchColumn:
 Find = Callable[[str], SearchColumn]
 
 
-class ExperimentSearch:
+class ExperimentSearch(BoundService):
     """Searches of experiments by a tree of conditions."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._limits = master.settings.limits
 
     def search(
         self, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int

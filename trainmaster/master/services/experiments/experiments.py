@@ -25,7 +25,7 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.search import SearchError, simulate
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments.search_limits import refuse_excess
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
@@ -51,12 +51,11 @@ class ExperimentView:
     parent_archived: bool = False
 
 
-class Experiments:
+class Experiments(BoundService):
     """Experiments: lists, states and removal."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._experiment_lock = ExperimentLock(master)
 
     def command(self, caller: Caller, experiment_id: int, event: lifecycle.Event) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Experiment, Project, Trial
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments import runs
 from trainmaster.master.services.experiments.experiment_search import STATS, SUMMARY
@@ -53,11 +53,8 @@ class Range:
     high: float
 
 
-class ProjectColumns:
+class ProjectColumns(BoundService):
     """The columns of a project's tables, and their ranges of values."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def columns(self, project_id: int, *, of_runs: bool) -> list[ProjectColumn]:
         """Return the fixed columns, then hyperparameters, then metrics, then metadata of runs. Project 0: of all

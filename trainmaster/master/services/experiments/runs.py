@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Select, Text, cast, func, select
 from trainmaster.config.limits import Limits
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid, ServiceError
 from trainmaster.master.services.experiments.experiment_search import (
     SearchColumn,
@@ -92,12 +92,8 @@ class RunResult:
     error: str
 
 
-class Runs:
+class Runs(BoundService):
     """Trials across the experiments of a project."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._limits = master.settings.limits
 
     def search(
         self, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int

@@ -32,7 +32,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import METRICS_OF, Allocation, Checkpoint, Experiment, Project, Task, Trial
 from trainmaster.master.lifecycle import trial as lifecycle
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.metrics.metric_reports import StoredReport, stored_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
@@ -77,12 +77,11 @@ class Workload:
 WORKLOADS = ("training", "validation", "checkpoint")
 
 
-class Trials:
+class Trials(BoundService):
     """Trials, their tasks, attempts and checkpoints."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._experiment_lock = ExperimentLock(master)
 
     def get(self, trial_id: int) -> tuple[Trial, Checkpoint | None]:

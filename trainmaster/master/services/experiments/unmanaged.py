@@ -24,7 +24,7 @@ from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.states import OutcomeKind, State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments.creation import ExperimentRequest, project_for, refusal
 from trainmaster.master.services.files import archives
@@ -47,13 +47,11 @@ _ENDS = {
 }
 
 
-class UnmanagedTrainings:
+class UnmanagedTrainings(BoundService):
     """Experiments and trials that run outside of this master."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
-        self._defaults = master.defaults
+        super().__init__(master)
         self._experiment_lock = ExperimentLock(master)
 
     def create_experiment(

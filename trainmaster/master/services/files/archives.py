@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, ModelDefinition, Task, Trial
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.values.stored import Json
 
@@ -49,11 +49,8 @@ def inherit(session: Session, key: Key, source: Key) -> None:
     _set(session, key, select(column).where(condition).scalar_subquery())
 
 
-class ContextArchives:
+class ContextArchives(BoundService):
     """Stored contexts of experiments and tasks."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def size(self, key: Key) -> int:
         """Return the bytes of an archive. Raises NotFound."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from trainmaster.master.services.clock import from_epoch
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import NotFound, TooLarge
 from trainmaster.master.services.files.archives import ContextArchives
 
@@ -29,11 +29,11 @@ class FileNode:
     children: list[FileNode] = field(default_factory=list)
 
 
-class ContextFiles:
+class ContextFiles(BoundService):
     """Single files of an experiment's context."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._context_archives = ContextArchives(master)
 
     def tree(self, experiment_id: int) -> list[FileNode]:

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 
 from trainmaster.dispatchers.base import SharedFile, Transient
 from trainmaster.master.db.tables import ModelDefinition
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.files import archives
 from trainmaster.master.services.files.archives import ContextArchives
@@ -23,11 +23,11 @@ LARGEST = 64 * 2**20  # bytes; in one request to the helper on a cluster, within
 KEPT = 60.0  # seconds that an archive stays in memory: the first jobs of a search are staged at the same time
 
 
-class SharedContexts:
+class SharedContexts(BoundService):
     """The archives that jobs of one cluster share. Thread-safe."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._archives = ContextArchives(master)
         self._lock = threading.Lock()
         self._digests: dict[int, str] = {}  # an experiment's archive never changes

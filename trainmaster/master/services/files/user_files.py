@@ -21,7 +21,7 @@ from trainmaster.dispatchers.base import HeldFiles, HoldsFiles, Rejected
 from trainmaster.dispatchers.cluster.jobfolder import trees
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services.clusters.clusters import Cluster
-from trainmaster.master.services.context import MasterContext, Settings
+from trainmaster.master.services.context import BoundService, Settings
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.files.declared_storage import resolve_storage
 from trainmaster.master.values.storage import StorageRef
@@ -98,11 +98,8 @@ def events_folder(settings: Settings, storage: StorageRef, experiment_id: int) -
     return root and f"{root}/{settings.cluster_id}/tensorboard/experiment/{experiment_id}"
 
 
-class UserFiles:
+class UserFiles(BoundService):
     """Does the work. Thread-safe."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._settings, self._clusters = master.settings, master.clusters
 
     def remove(self, place: StorageFolder, patterns: Sequence[str]) -> Mapping[str, int]:
         """Remove matching files, and the folder when it is empty then. Returns what is left: bytes by path, folders

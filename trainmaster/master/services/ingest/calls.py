@@ -20,7 +20,7 @@ from trainmaster.master.services import bounds, live_changes
 from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.batches import CannotBatch
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, ServiceError, Unauthenticated
 from trainmaster.master.services.ingest import metrics, records
 from trainmaster.master.services.ingest.metrics import Addition, TrialTotals
@@ -38,12 +38,11 @@ class ReportCall:
     replayed: bool = False
 
 
-class ReportCalls:
+class ReportCalls(BoundService):
     """Batches of jobs' reports, several jobs in one transaction."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._job_records = JobRecords(master)
 
     def take_reports(self, calls: Sequence[ReportCall], *, wait: bool = True) -> list[ReportAnswer | Exception]:

@@ -19,7 +19,7 @@ from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.allocations import leases
 from trainmaster.master.services.batches import CannotBatch, single
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound, ServiceError
 from trainmaster.master.services.ingest import logs, streams
 from trainmaster.master.services.ingest.calls import ReportCall, ReportCalls
@@ -44,12 +44,11 @@ class ExitReport:
     rest: Sequence[StreamBatch] = ()
 
 
-class Exits:
+class Exits(BoundService):
     """Exit records that jobs send."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._job_logs = JobLogs(master)
         self._report_calls = ReportCalls(master)
 

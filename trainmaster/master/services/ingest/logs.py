@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.allocations.preemption import note_pending_preemption
 from trainmaster.master.services.clock import from_epoch
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.events import log_watch
 from trainmaster.master.services.events.log_watch import LogWatch
@@ -22,11 +22,11 @@ from trainmaster.master.values.stored import Json
 """Of nodes, by their rank."""
 
 
-class JobLogs:
+class JobLogs(BoundService):
     """Policies for the log lines of jobs."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._log_watch = LogWatch(master)
 
     def apply_log_policies(self, written: Mapping[str, Sequence[StreamBatch]]) -> None:

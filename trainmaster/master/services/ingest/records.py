@@ -18,7 +18,7 @@ from trainmaster.master.search import awaited
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.clock import from_epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.ingest import logs, metrics, streams
 from trainmaster.master.services.ingest.checkpoints import (
@@ -46,12 +46,11 @@ class ReportAnswer:
     gone: bool  # the attempt has ended for the master: leave
 
 
-class JobRecords:
+class JobRecords(BoundService):
     """Records of one job at a time, and the status that a trial reports."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._job_logs = JobLogs(master)
 
     def take_records(self, allocation_id: str, piece: StreamBatch, *, replayed: bool = False) -> ReportAnswer:

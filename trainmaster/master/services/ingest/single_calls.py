@@ -22,7 +22,7 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.events import log_watch
 from trainmaster.master.services.events.log_watch import LogWatch
@@ -38,12 +38,11 @@ from trainmaster.master.values.storage import StorageRef
 from trainmaster.master.values.stored import Json
 
 
-class SingleCalls:
+class SingleCalls(BoundService):
     """Reports that arrive call by call, from the harness or from outside of the master."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._experiment_lock = ExperimentLock(master)
         self._log_watch = LogWatch(master)
 

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.compacted import log_blocks, log_progress
 from trainmaster.master.db.tables import task_logs
 from trainmaster.master.services.compaction import ENOUGH, CompactionSource
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 
 SOURCE = CompactionSource(
     "task_logs",
@@ -57,11 +57,8 @@ MOST = 16_384  # lines put into blocks at once
 SIZE = 65_536  # characters of a block, about
 
 
-class LogBlocks:
+class LogBlocks(BoundService):
     """Compaction of task logs."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def due(self) -> list[str]:
         """Tasks with enough new lines to compact."""

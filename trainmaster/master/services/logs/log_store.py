@@ -18,7 +18,7 @@ from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.compacted import log_blocks as blocks
 from trainmaster.master.db.tables import task_logs
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.logs import log_blocks
 from trainmaster.master.services.logs.log_blocks import Span
@@ -175,11 +175,8 @@ def shown(text: str) -> str:
     return text.replace(_NUL, "\0")
 
 
-class LogStore:
+class LogStore(BoundService):
     """Task logs: lines by filter, and the values to filter by."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def check(self, limits: Limits, where: LogFilter) -> None:
         """Raise Invalid for a regular expression that is too long, that the database does not understand, or whose

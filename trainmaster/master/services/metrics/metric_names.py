@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from trainmaster.master.db.tables import METRICS_OF, Experiment, Project, Trial
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.metrics.metric_reports import number
 
@@ -29,11 +29,8 @@ class MetricNames:
         return [name for known, name in self.named if known == group]
 
 
-class MetricLists:
+class MetricLists(BoundService):
     """The metrics that trials have reported."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def of_experiments(self, caller: Caller, ids: Sequence[int]) -> MetricNames:
         """Return the metrics of these experiments. Raises NotFound, also for experiments that the caller may not

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import metrics
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.values.stored import Json
 
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -107,11 +107,8 @@ def stored_reports(session: Session, ids: Sequence[int], kinds: Sequence[str]) -
     return {row["id"]: _stored_report(row) for row in session.execute(query).mappings()}
 
 
-class MetricReports:
+class MetricReports(BoundService):
     """Stored metric reports of trials, as streams."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def stream(self, trial_ids: Sequence[int], group: str | None, *, page: int = 1000) -> Iterator[StoredReport]:
         """All reports of some trials in (trial, steps, id) order, read page by page."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.metrics.metric_reports import PROFILING, MetricReports, number
 
 
@@ -27,11 +27,11 @@ class Measured:
     values: list[float] = field(default_factory=list)
 
 
-class ProfilerSeries:
+class ProfilerSeries(BoundService):
     """Measurements of a trial's machines."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._metric_reports = MetricReports(master)
 
     def read(self, trial_id: int) -> dict[Series, Measured]:

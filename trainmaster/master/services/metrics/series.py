@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import METRICS_OF, Experiment, Project, Trial
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.metrics.metric_reports import MAX_STEPS, kind_of
@@ -72,11 +72,8 @@ class TrialSnapshot:
     steps: int
 
 
-class MetricSeries:
+class MetricSeries(BoundService):
     """Series of one metric, sampled and compared."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def batches(self, experiment_id: int, metric: Named) -> tuple[list[int], bool]:
         """Return the steps at which any trial of an experiment reported a metric; and whether there may be more. Raises

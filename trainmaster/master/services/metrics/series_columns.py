@@ -28,7 +28,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.compacted import series_progress, series_steps, series_values
 from trainmaster.master.services.compaction import ENOUGH, Compaction, CompactionSource
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 
 MOST = 32_768  # reports compacted at once, about
 LOCK_CLASS = 7304
@@ -55,11 +55,11 @@ _REPORTS = text("""
 """)
 
 
-class SeriesColumns:
+class SeriesColumns(BoundService):
     """Compaction of metric reports."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._compaction = Compaction(master)
 
     # -- writing ------------------------------------------------------------------------------------------------------

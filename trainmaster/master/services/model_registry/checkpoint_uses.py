@@ -10,7 +10,7 @@ from sqlalchemy import Select, select
 
 from trainmaster.master.db.model_registry import ModelVersion, TrialSource
 from trainmaster.master.db.tables import Checkpoint, Trial
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.metrics.metric_reports import MetricReports
@@ -30,11 +30,11 @@ class CheckpointUse:
     model_version: int | None = None
 
 
-class CheckpointUses:
+class CheckpointUses(BoundService):
     """The trials that use a checkpoint, with their metrics."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._metric_reports = MetricReports(master)
         self._registered_models = RegisteredModels(master)
 

@@ -17,7 +17,7 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import AlreadyExists, Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments import trials
 from trainmaster.master.services.experiments.trials import CheckpointView
@@ -89,12 +89,8 @@ VERSION_SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-class RegisteredModels:
+class RegisteredModels(BoundService):
     """Models, and checkpoints as their versions."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._clusters = master.clusters
 
     # -- models -------------------------------------------------------------------------------------------------------
     def list_page(self, caller: Caller, query: ModelQuery, offset: int, limit: int) -> Page[ModelView]:

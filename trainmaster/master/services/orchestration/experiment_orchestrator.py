@@ -24,7 +24,7 @@ from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Write
 from trainmaster.master.lifecycle.states import OutcomeKind, State
 from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial, awaited
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext, Settings
+from trainmaster.master.services.context import BoundService, Settings
 from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
@@ -437,12 +437,8 @@ class ExperimentOrchestrator:
         wake(self.session, f"task:{trial.task_id}")
 
 
-class ExperimentLock:
+class ExperimentLock(BoundService):
     """Access to one experiment at a time, under its row lock."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
 
     @contextmanager
     def hold(self, experiment_id: int) -> Iterator[ExperimentOrchestrator]:

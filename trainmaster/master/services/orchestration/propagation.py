@@ -6,17 +6,16 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from trainmaster.master.db.tables import Experiment
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
 from trainmaster.master.services.retries import Retries
 
 
-class Propagation:
+class Propagation(BoundService):
     """Propagation of an experiment's state to its trials."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._experiment_lock = ExperimentLock(master)
 
     def propagate(self, retries: Retries) -> None:

@@ -11,18 +11,14 @@ from trainmaster.master.db.organisation import PoolBinding
 from trainmaster.master.db.tables import Workspace
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
 
 
-class PoolBindings:
+class PoolBindings(BoundService):
     """Bindings of pools to workspaces."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._clusters = master.clusters
 
     def of_pool(self, pool: str, offset: int, limit: int) -> Page[int]:
         """Return the workspaces that a pool is bound to."""

@@ -15,7 +15,7 @@ from trainmaster.master.db.tables import Experiment, Project, Trial, User, Works
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import AlreadyExists, Conflict, Invalid, NotFound
 from trainmaster.master.services.orchestration.attempts import keep_workspace
 from trainmaster.master.services.organisation import workspaces
@@ -62,11 +62,8 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-class Projects:
+class Projects(BoundService):
     """Projects of workspaces, with their notes."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def list_page(self, caller: Caller, query: ProjectQuery, offset: int, limit: int) -> Page[ProjectView]:
         statement = select(Project.id).join(User, User.id == Project.user_id)

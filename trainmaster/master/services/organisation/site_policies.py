@@ -20,7 +20,7 @@ from trainmaster.master.db.organisation import ClusterMessage, ConfigPolicy
 from trainmaster.master.db.tables import Workspace
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.values.stored import Json
 
@@ -29,12 +29,8 @@ LONGEST_MESSAGE = 250  # characters of the maintenance message
 C = TypeVar("C", ExperimentConfig, TaskConfig)
 
 
-class SitePolicies:
+class SitePolicies(BoundService):
     """Configuration policies, and the maintenance message."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._limits = master.settings.limits
 
     def get(self, workload: str, workspace_id: int | None) -> Json:
         """Return the policies as they were put; empty when nothing is set. Raises NotFound for an unknown workspace."""

@@ -27,7 +27,7 @@ from trainmaster.master.db.model_registry import Template
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.locations import ABSENT
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.organisation import workspaces
 from trainmaster.master.services.paging import Page, cut
@@ -46,12 +46,8 @@ class TemplateQuery:
     descending: bool = False
 
 
-class Templates:
+class Templates(BoundService):
     """Templates of configurations."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._clusters = master.clusters
 
     def list_page(self, caller: Caller, query: TemplateQuery, offset: int, limit: int) -> Page[Template]:
         statement = select(Template)

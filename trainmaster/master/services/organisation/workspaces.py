@@ -23,7 +23,7 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.accounts import Account, check_account
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import AlreadyExists, Conflict, Invalid, NotFound
 from trainmaster.master.services.orchestration import workspace_tasks
 from trainmaster.master.services.paging import Page, cut
@@ -75,13 +75,8 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-class Workspaces:
+class Workspaces(BoundService):
     """Workspaces and their defaults."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
-        self._clusters = master.clusters
 
     def list_page(self, caller: Caller, query: WorkspaceQuery, offset: int, limit: int) -> Page[WorkspaceView]:
         w = Workspace

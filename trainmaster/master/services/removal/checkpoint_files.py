@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import IO, Literal
 
 from trainmaster.dispatchers.cluster.jobfolder import trees
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, NotFound, Unavailable
 from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.files import user_files
@@ -45,13 +45,12 @@ class _Entry:
     target: str = ""  # of a link
 
 
-class CheckpointArchives:
+class CheckpointArchives(BoundService):
     """Checkpoints' files as archives."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._files = UserFiles(master)
-        self._settings = master.settings
         self._trials = Trials(master)
 
     def open_folder(self, key: str) -> CheckpointFolder:

@@ -16,7 +16,7 @@ from trainmaster.config.storage import Kept
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project
 from trainmaster.master.db.upkeep import CheckpointRemoval
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.files.declared_storage import resolve_storage
 from trainmaster.master.services.files.user_files import EVERYTHING
@@ -54,11 +54,8 @@ class Collection:
         return f"{self.experiment_id}.checkpoint-gc"
 
 
-class CheckpointPolicies:
+class CheckpointPolicies(BoundService):
     """Checkpoint policies of ended experiments."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def running(self, workspaces: frozenset[int] | None) -> list[Collection]:
         """Return the removals of checkpoints that are due or under way; in these workspaces, or in all."""

@@ -20,7 +20,7 @@ from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial
 from trainmaster.master.db.upkeep import CheckpointRemoval
 from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.files import user_files
 from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UserFiles
@@ -33,13 +33,12 @@ log = logging.getLogger(__name__)
 MAX_PATTERNS, MAX_PATTERN = 100, 1000  # patterns of one request, characters of each
 
 
-class Checkpoints:
+class Checkpoints(BoundService):
     """Checkpoints' metadata, and the removal of their files."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._files = UserFiles(master)
-        self._settings = master.settings
 
     def set_metadata(self, caller: Caller, key: str, metadata: Mapping[str, Any]) -> None:
         """Replace the metadata. Raises NotFound, Forbidden, Invalid."""

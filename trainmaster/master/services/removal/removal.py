@@ -22,7 +22,7 @@ from trainmaster.master.db.tables import (
 )
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.files import user_files
 from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UndeclaredStorage, UserFiles
 from trainmaster.master.services.logs import log_blocks
@@ -86,12 +86,11 @@ class ExperimentRemoval:
             wake(session, "janitor")
 
 
-class Removal:
+class Removal(BoundService):
     """Removal of what is deleted or has expired."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._files = UserFiles(master)
         self._standalone_tasks = StandaloneTasks(master)
 

@@ -10,7 +10,7 @@ from sqlalchemy import text, update
 from trainmaster.master.db.tables import Experiment, Trial
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.logs import log_blocks
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
@@ -40,12 +40,11 @@ _CLEAN_UP = text("""
 """)
 
 
-class LogRetention:
+class LogRetention(BoundService):
     """Retention of task logs."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._experiment_lock = ExperimentLock(master)
 
     def keep_logs(self, caller: Caller, experiment_id: int, days: int) -> None:

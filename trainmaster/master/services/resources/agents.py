@@ -32,7 +32,7 @@ from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.clusters import node_list
 from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.clusters.node_list import NodeShown
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import (
     Conflict,
     Invalid,
@@ -75,12 +75,8 @@ class AgentShown:
     slots: Sequence[SlotShown]
 
 
-class Agents:
+class Agents(BoundService):
     """Agents, and administrators' actions on them."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._clusters = master.clusters
 
     def agent_clusters(self) -> list[AgentCluster]:
         """All clusters with agents."""

@@ -17,7 +17,7 @@ from trainmaster.master.db.tables import Allocation, Experiment, Project, Task, 
 from trainmaster.master.lifecycle.standalone import TaskState
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.services.clock import from_epoch
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.values.configs import JobConfig
 
@@ -71,11 +71,8 @@ _WANTED = func.coalesce(func.sum(Allocation.slots), 0).label("wanted")
 _WHY = func.max(Allocation.explanation).label("why")
 
 
-class JobQueue:
+class JobQueue(BoundService):
     """The job queue."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def page(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.access.accounts import account_on
 from trainmaster.master.services.clusters.clusters import ServedPool
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.scheduling.job_spec import JobSpecs
 from trainmaster.master.values.configs import JobConfig
@@ -16,13 +16,11 @@ _ONE_NODE = "request unfulfillable, please try requesting less slots"
 _TOGETHER = "slots requested exceeds cluster capacity"
 
 
-class Feasibility:
+class Feasibility(BoundService):
     """What pools can run."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
-        self._clusters = master.clusters
+        super().__init__(master)
         self._job_specs = JobSpecs(master)
 
     def refuse_impossible(self, served: ServedPool, config: JobConfig, owner_id: int, workspace_id: int) -> None:

@@ -28,7 +28,7 @@ from trainmaster.dispatchers.contract.agents import REGISTRY_LOGIN
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.services.access.identity import Identities
 from trainmaster.master.services.clusters.clusters import ServedPool
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.values.configs import JobConfig, StoredConfig
 from trainmaster.runtime.job import MASTER_CERTIFICATE, RUNTIME, SHARED_CONTEXT
 
@@ -41,11 +41,11 @@ SSHD = ("AUDIT_WRITE", "SETUID", "SETGID", "SYS_CHROOT", "CHOWN")
 _TRIAL_CLASS = re.compile(r"[a-zA-Z0-9_.]+:[a-zA-Z0-9_]+")
 
 
-class JobSpecs:
+class JobSpecs(BoundService):
     """Job specifications of trials."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._settings = master.settings
+        super().__init__(master)
         self._identities = Identities(master)
 
     def build(

@@ -19,7 +19,7 @@ from trainmaster.master.db.tables import Allocation, User
 from trainmaster.master.lifecycle.allocation import later, signal_of
 from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
 from trainmaster.master.services.clock import epoch, from_epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling.submission import explain, mark_submitted
 from trainmaster.master.services.store import wake
@@ -74,11 +74,8 @@ class PendingUpdates:
     alive_at: Mapping[str, float] = field(default_factory=dict)  # by allocation: when the observation before showed it
 
 
-class Observations:
+class Observations(BoundService):
     """Observations of schedulers, compared with the database."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def any_live(self, cluster: str) -> bool:
         """Whether any scheduler may hold a job of ours."""

@@ -16,7 +16,7 @@ from trainmaster.master.db.tables import Allocation, AllocationNode, PoolResume,
 from trainmaster.master.lifecycle.breaker import MEMORY, Failure, PoolPause, pool_pause
 from trainmaster.master.lifecycle.states import OutcomeKind, SubmissionState
 from trainmaster.master.services.clock import epoch, from_epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Unavailable
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling.submission import explain
@@ -27,11 +27,8 @@ UNFIT = 69  # the runtime's exit status on a node without the job's devices (doc
 MOST_AVOIDED = 8  # nodes; a site where more are broken needs a person, not a longer list
 
 
-class PoolHealth:
+class PoolHealth(BoundService):
     """The circuit breaker of pools, and the nodes to avoid."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def paused_pools(self) -> dict[str, PoolPause]:
         """Pools with an open circuit breaker, by name. A job that vanished from its scheduler's queue failed when it

@@ -20,7 +20,7 @@ from trainmaster.master.lifecycle.states import SubmissionState
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clusters.clusters import ServedPool
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound, Unavailable
 from trainmaster.master.services.orchestration.experiment_orchestrator import (
     ExperimentLock,
@@ -71,13 +71,11 @@ class _Entry:
         return site_policies.EXPERIMENT if self.experiment_id is not None else site_policies.NTSC
 
 
-class QueueControl:
+class QueueControl(BoundService):
     """Changes of the queue."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
-        self._clusters = master.clusters
+        super().__init__(master)
         self._experiment_lock = ExperimentLock(master)
         self._feasibility = Feasibility(master)
 

@@ -10,7 +10,7 @@ from sqlalchemy import Select, func, select
 
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.lifecycle.states import SubmissionState
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling.submission import explain
 from trainmaster.master.values.configs import StoredConfig
@@ -31,11 +31,8 @@ class SlotLimit:
         return max(self.most - self.held, 0) // self.each if self.each else 2**31
 
 
-class SlotLimits:
+class SlotLimits(BoundService):
     """The experiments' own limits of slots."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def of_experiments(self, cluster: str, under_way: Collection[str]) -> dict[int, SlotLimit]:
         """Return the limits of the experiments that have one and of which something waits to be submitted to the

@@ -19,7 +19,7 @@ from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
 from trainmaster.master.services.access.accounts import account_on, without_effect
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters.clusters import Cluster, ServedPool
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling import task_spec
 from trainmaster.master.services.scheduling.feasibility import shortage
@@ -41,13 +41,8 @@ class PendingSubmission:
     context_size: int = 0  # bytes of the experiment's files
 
 
-class Submissions:
+class Submissions(BoundService):
     """Submits that are due, and their outcomes."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
-        self._clusters = master.clusters
 
     def adopt_cluster(self) -> None:
         """Bind new allocations to the cluster that serves their pool and to the account that their job runs as there

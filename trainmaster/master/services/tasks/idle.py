@@ -11,7 +11,7 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.standalone import Kill
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.orchestration.task_orchestrator import NOTEBOOK, locked_task
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import wake
@@ -20,12 +20,11 @@ GRAIN = 5.0  # seconds: use is stored no more often than this
 MOST_NOTED = 10_000  # tasks
 
 
-class IdleTasks:
+class IdleTasks(BoundService):
     """The use of notebooks and TensorBoards, and the end of idle ones."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
+        super().__init__(master)
         self._noted: dict[str, float] = {}  # when use of a task was last stored, on the monotonic clock
 
     def note(self, task_id: str, *, idle: bool) -> None:

@@ -21,7 +21,7 @@ from trainmaster.master.services import addresses
 from trainmaster.master.services.access.accounts import JobAccounts, RunsAs, is_account_name
 from trainmaster.master.services.access.identity import Caller, Identities
 from trainmaster.master.services.access.permissions import Permission
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import NOTEBOOK, SERVICES, SHELL, TENSORBOARD
@@ -63,13 +63,11 @@ class JobService:
     secret: str = ""
 
 
-class JobServices:
+class JobServices(BoundService):
     """Services in jobs, and who may reach them."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
-        self._clusters = master.clusters
+        super().__init__(master)
         self._accounts = JobAccounts(master)
         self._identities = Identities(master)
 

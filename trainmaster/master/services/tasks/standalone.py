@@ -15,7 +15,7 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Task, User, Workspace
 from trainmaster.master.lifecycle import standalone as machine
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC, KINDS, locked_task
 from trainmaster.master.services.organisation import workspaces
@@ -68,12 +68,8 @@ def _view(row: Any) -> TaskView:
     return TaskView(task, job_id, username, display_name or "", latest)
 
 
-class StandaloneTasks:
+class StandaloneTasks(BoundService):
     """Standalone tasks."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
 
     def list_page(self, caller: Caller, query: TaskQuery, offset: int, limit: int) -> Page[TaskView]:
         going = select(Workspace.id).where(Workspace.state == "DELETING")

@@ -24,7 +24,7 @@ from trainmaster.master.services.access import locations
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clusters.clusters import ServedPool
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments.creation import UNCATEGORIZED, pet_name, refusal
 from trainmaster.master.services.files import archives, event_files
@@ -97,14 +97,11 @@ class CreatedTask:
     remarks: Sequence[str]
 
 
-class TaskCreation:
+class TaskCreation(BoundService):
     """Creation of standalone tasks."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._settings = master.settings
-        self._clusters = master.clusters
-        self._defaults = master.defaults
+        super().__init__(master)
         self._feasibility = Feasibility(master)
 
     def create(self, caller: Caller, order: TaskOrder) -> CreatedTask:

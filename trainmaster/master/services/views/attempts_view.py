@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import METRICS_OF, Allocation, AllocationNode, Checkpoint, Trial
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.values.exits import ExitRecord
 from trainmaster.master.values.observed import ObservedJob
@@ -62,11 +62,8 @@ class _Steps:
     lost: int = 0
 
 
-class AttemptsViews:
+class AttemptsViews(BoundService):
     """A trial's attempts as its page shows them."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def of_trial(self, trial_id: int) -> tuple[list[AttemptView], float | None]:
         """All attempts, the first one first, and by how many seconds the scheduler's expected starts were off lately in

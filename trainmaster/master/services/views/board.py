@@ -21,7 +21,7 @@ from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.search import BracketRanking, SearchError
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.experiments import ExperimentView
@@ -110,11 +110,8 @@ class CurvesWanted:
     since: int = 0  # the `seq` of earlier curves: only those that have more
 
 
-class Boards:
+class Boards(BoundService):
     """Boards of experiments."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def read(self, experiment_id: int, wanted: CurvesWanted | None) -> Board:
         """All of it; the curves only if wanted. Raises NotFound, Invalid."""

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Double, cast, func, select
 
 from trainmaster.master.db.tables import Checkpoint, Experiment, Trial
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.views.experiment_table import cell
 from trainmaster.master.values.storage import StorageRef
@@ -18,11 +18,8 @@ COLUMNS = ("uuid", "trial", "steps", "metric", "size", "files", "state", "report
 _LEAVES = ("bucket", "host_path", "container_path", "container")  # of a storage: what says best where it is
 
 
-class CheckpointTable:
+class CheckpointTable(BoundService):
     """Tables of checkpoints."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def read(self, *, experiment_id: int | None = None, trial_id: int | None = None) -> list[Sequence[Any]]:
         """Return the newest checkpoints of one of them, at most MOST, in the order of COLUMNS. Times are seconds since

@@ -21,7 +21,7 @@ from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial,
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.metrics import series
@@ -111,11 +111,8 @@ def numbers(text: str, kind: str) -> list[int]:
     return list(ids)
 
 
-class Comparisons:
+class Comparisons(BoundService):
     """Comparisons of trials and experiments."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def compare(self, caller: Caller, wanted: Wanted) -> Comparison:
         """Return what the caller may see of it, in the order of the ids. Raises Invalid."""

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import METRICS_OF, Experiment, Trial
 from trainmaster.master.services.clock import epoch
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.metric_reports import kind_of
@@ -43,11 +43,8 @@ class CurveGrid:
     seq: int
 
 
-class Curves:
+class Curves(BoundService):
     """Curves of an experiment's trials over one axis."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def of_experiment(
         self, experiment_id: int, metric: Named | None, x_name: str, points: int, since: int = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from trainmaster.master.db.tables import Experiment, Story
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid, NotFound
 
 SUBJECTS = ("search", "trial", "experiment")
@@ -27,11 +27,8 @@ class WantedEvents:
     subject: str = ""
 
 
-class ExperimentStory:
+class ExperimentStory(BoundService):
     """The recorded events of experiments, page by page."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def page(self, experiment_id: int, wanted: WantedEvents) -> tuple[Sequence[Story], bool]:
         """Events, and whether there are more. Raises NotFound, Invalid."""

@@ -36,7 +36,7 @@ from trainmaster.master.db.tables import Experiment, Project, Trial, User, Works
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.experiment_search import as_number, measured_column
@@ -99,12 +99,8 @@ class TableView:
     states: Mapping[str, int]
 
 
-class ExperimentTable:
+class ExperimentTable(BoundService):
     """Tables of experiments with chosen columns."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
-        self._limits = master.settings.limits
 
     def read(self, caller: Caller, line: str, sort: str, columns: Sequence[str], offset: int, limit: int) -> TableView:
         """Return the rows from `offset` on, at most `limit`. `sort`: columns with commas, a minus before a falling one.

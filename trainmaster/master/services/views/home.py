@@ -16,7 +16,7 @@ from trainmaster.master.db.tables import METRICS_OF, Allocation, Experiment, Pro
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.experiments.experiments import ExperimentView
 from trainmaster.master.services.views import attempts_view
@@ -83,11 +83,8 @@ class _Jobs:
     expected: float | None = None
 
 
-class HomePages:
+class HomePages(BoundService):
     """A user's home page."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def read(self, caller: Caller) -> Home:
         """Return what its caller's experiments and tasks do, with a bounded number of statements."""

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import task_logs
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.logs.log_store import LogFilter, LogStore, StoredLine, conditions
 from trainmaster.master.services.views.log_outline import Outline, Outlines, Part
 
@@ -67,11 +67,11 @@ class LogExcerpt:
     bins: Bins | None
 
 
-class LogWindows:
+class LogWindows(BoundService):
     """Windows of long logs, and searches in them."""
 
     def __init__(self, master: MasterContext, outlines: Outlines | None = None) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._outlines = outlines or Outlines()
         self._log_store = LogStore(master)
 

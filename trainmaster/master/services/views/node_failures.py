@@ -11,7 +11,7 @@ from sqlalchemy import select
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 
 LATELY = dt.timedelta(days=7)
 MOST = 10_000  # lost jobs that are read, the latest first
@@ -31,11 +31,8 @@ class NodeFailures:
     trials: set[int] = field(default_factory=set)
 
 
-class NodeFailureList:
+class NodeFailureList(BoundService):
     """Nodes on which jobs were lost."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def lately(self, workspaces: Collection[int] | None = None) -> Sequence[NodeFailures]:
         """Those of the last seven days, the worst first.

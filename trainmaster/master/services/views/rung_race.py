@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import METRICS_OF, Experiment, Story, Trial
 from trainmaster.master.search import Arrival, BracketRanking, SearchError
 from trainmaster.master.services.clock import epoch
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
@@ -48,11 +48,8 @@ class RungRace:
     """Of all brackets, in order."""
 
 
-class RungRaces:
+class RungRaces(BoundService):
     """The course of searches over their rungs."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def read(self, experiment_id: int) -> RungRace:
         """All of it; without brackets where the search has none or cannot be read. Raises NotFound."""

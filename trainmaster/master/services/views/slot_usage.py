@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.values.configs import JobConfig
 
@@ -47,11 +47,8 @@ class Use:
         return (self.end - self.start).total_seconds()
 
 
-class SlotUsage:
+class SlotUsage(BoundService):
     """Reports of slot usage."""
-
-    def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
 
     def between(self, after: dt.datetime, before: dt.datetime) -> Iterator[Use]:
         """Yield the attempts that held slots in that time, in order of start. Raises Invalid."""

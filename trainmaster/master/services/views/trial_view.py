@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial, User
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services.context import MasterContext
+from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.logs.log_store import LogFilter, LogStore, StoredLine
@@ -49,11 +49,11 @@ class TrialView:
     log: Sequence[StoredLine]
 
 
-class TrialViews:
+class TrialViews(BoundService):
     """A trial as its page shows it."""
 
     def __init__(self, master: MasterContext) -> None:
-        self._store = master.store
+        super().__init__(master)
         self._log_store = LogStore(master)
         self._trials = Trials(master)
 
