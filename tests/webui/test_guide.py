@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -72,7 +73,8 @@ def test_a_site_that_was_not_built_says_how_to_build_it(tmp_path: Path) -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://master") as http:
             return await http.get(f"{guide.PATH}/")
 
-    answer = asyncio.run(ask())
+    with ThreadPoolExecutor(1) as pool:  # the browser's event loop runs in this thread
+        answer = pool.submit(asyncio.run, ask()).result()
     assert answer.status_code == 404
     assert "Run `bash scripts/docs` in the checkout." in answer.json()["message"]
 

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser
 
 from tests.support.master import MasterProcess
 from tests.support.webui.chromium import visiting
+from trainmaster.config.limits import DEFAULTS
 from trainmaster.master.api.webui import FILES
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.views import filter_line
@@ -90,7 +91,7 @@ LINES = (
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_page_and_the_master_read_a_line_alike(call: Call, line: str) -> None:
-    there = [(one.key, one.sign, list(one.values), one.negated) for one in filter_line.terms(line)]
+    there = [(one.key, one.sign, list(one.values), one.negated) for one in filter_line.terms(DEFAULTS, line)]
     here = [(one["key"], one["sign"], one["values"], one["negated"]) for one in call("filter", "terms", line)]
     assert here == there
     assert call("filter", "terms", call("filter", "without", line, 0)) == call("filter", "terms", line)[1:]
@@ -103,7 +104,7 @@ def test_values_are_put_in_and_taken_out(call: Call) -> None:
     for odd in ('"', '""', 'a"b', ":", "<3", "-", "--", 'x:"', "a:b:c", "<<>>"):
         call("filter", "terms", odd)  # anything that is being typed
         with suppress(Invalid):
-            filter_line.terms(odd)
+            filter_line.terms(DEFAULTS, odd)
 
 
 def test_cells_cannot_be_taken_for_formulas(call: Call) -> None:
