@@ -139,7 +139,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `--dist loadgroup`: whole groups go to whichever process is free, in the order of the tests."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Groups(LoadScopeScheduling):
+    class Groups(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             group = group_of(nodeid)
             # Files of the quick ring may run in any process, each of which then has masters and a database of its own.
@@ -167,7 +167,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     reports = [one for found in terminalreporter.stats.values() for one in found if isinstance(one, pytest.TestReport)]
     spent: Counter[str] = Counter()
     for report in reports:
-        spent[group_of(report.nodeid)] += report.duration
+        spent[group_of(report.nodeid)] += report.duration  # type: ignore[assignment]
     if len(spent) > 1:
         groups = ", ".join(f"{group} {seconds:.0f}" for group, seconds in spent.most_common())
         terminalreporter.write_line(f"Seconds that each group took: {groups}")

@@ -15,7 +15,7 @@ from trainmaster.agent.engine import split_image
 from trainmaster.agent.slots import NoSlots, find_slots
 from trainmaster.containers import Bind
 from trainmaster.containers.base import runtime_arguments
-from trainmaster.containers.docker import (
+from trainmaster.containers.docker import (  # type: ignore[attr-defined]
     ContainerUser,
     Device,
     DockerStart,

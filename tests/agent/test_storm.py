@@ -225,7 +225,7 @@ def test_no_job_starts_twice_or_after_its_end_and_none_leaves_anything(
     agents, threads, folders = [], [], []
     (tmp_path / "inbox").mkdir()
     for name, engine in zip(("h1", "h2"), engines, strict=True):
-        slots = [SlotFact(id=number, type=SlotType.CPU, name="cpu") for number in range(2)]
+        slots = [SlotFact(id=number, type=SlotType.CPU, name="cpu") for number in range(2)]  # type: ignore[call-arg]
         data = Folders(tmp_path / name)
         agent = Agent(
             AgentIdentity(name, name, "", slots, ("127.0.0.1",), me),
@@ -256,7 +256,7 @@ def test_no_job_starts_twice_or_after_its_end_and_none_leaves_anything(
 
 def _drive(dispatcher: DockerDispatcher, history: History) -> None:
     """As a controller does, which is in a hurry: what has ended is forgotten at once."""
-    left, live = JOBS, set()
+    left, live = JOBS, set[Any]()
     deadline = time.monotonic() + PATIENCE
     while left or live:
         assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s in vain for the end of {live}"

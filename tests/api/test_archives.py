@@ -63,7 +63,7 @@ def test_a_tasks_files_reach_its_job_and_its_relatives(user: Api) -> None:
     first = user.post("/api/v1/generic-tasks", order).json["taskId"]
     fork = user.post("/api/v1/generic-tasks", {"config": "", "forkedFrom": first}).json["taskId"]
     for each in (first, fork):
-        wait_for(lambda each=each: user.get(f"/api/v1/tasks/{each}").json["task"].get("endTime"), "the task's end")
+        wait_for(lambda each=each: user.get(f"/api/v1/tasks/{each}").json["task"].get("endTime"), "the task's end")  # type: ignore[misc]
         said = "".join(line["log"] for line in user.lines(f"/api/v1/tasks/{each}/logs"))
         assert hashlib.sha256(content).hexdigest() in said
         assert inside(user.get(f"/api/v1/tasks/{each}/context_directory").json["b64Tgz"]) == content

@@ -201,7 +201,7 @@ def test_a_rendezvous_waits_for_all_nodes(
     give_slots(engine, job, 2)
     address = f"/api/v1/allocations/{job.allocation_id}/resources/node-b/rendezvous"
     facts = {"num_nodes": 2, "addresses": ["10.0.0.1"]}
-    assert job.lease(run_id="a", **facts).status == 200
+    assert job.lease(run_id="a", **facts).status == 200  # type: ignore[arg-type]
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(job.api.get, address)
         second = job.lease(run_id="b", node_rank=1, num_nodes=2, node_name="node-b", slot_ids=[2, 3], addresses=[])

@@ -199,7 +199,7 @@ def test_many_at_once(user: Api, paused: Callable[..., int]) -> None:
     assert bulk(user, here, "move", experimentIds=ids[:1], destinationProjectId=there) == {ids[0]: ""}
     assert bulk(user, here, "delete", experimentIds=[], filters={}) == dict.fromkeys(ids[1:], "")
     for gone in ids[1:]:
-        wait_for(lambda gone=gone: user.get(f"{EXPERIMENTS}/{gone}").status == 404, "the deletion")
+        wait_for(lambda gone=gone: user.get(f"{EXPERIMENTS}/{gone}").status == 404, "the deletion")  # type: ignore[misc]
     assert seen(user, ids[0])["projectId"] == there
 
 

@@ -27,6 +27,9 @@ from tests.support.master import MasterProcess, make_folder, remove_folder, wait
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
+Operation = APIOperation[Any, Any, Any, Any]
+AnyCase = Case[Any]
+
 SECONDS = min(float(os.environ.get("TRAINMASTER_FUZZ_SECONDS", "0")), 300.0)
 EXAMPLES = 2  # of each kind, for each endpoint, in each round
 PATIENCE = 60.0  # seconds for an answer
@@ -107,19 +110,19 @@ class Fuzz:
         self.wrong: dict[str, str] = {}
         self.calls = 0
 
-    def round(self, operations: Sequence[APIOperation], number: int) -> None:
+    def round(self, operations: Sequence[Operation], number: int) -> None:
         self._real = things(self._master, number)
         self._before = written(self._database)
         for operation in operations:
             self._operation(operation, number)
 
-    def _operation(self, operation: APIOperation, number: int) -> None:
+    def _operation(self, operation: Operation, number: int) -> None:
         who = "determined" if operation.label in AGAINST_ONESELF else "admin"
         modes = list(GenerationMode) if _can_be_wrong(operation) else [GenerationMode.POSITIVE]
         for mode in modes:
             self._cases(operation, operation.as_strategy(generation_mode=mode), number, who)
 
-    def _cases(self, operation: APIOperation, cases: st.SearchStrategy[Case], number: int, who: str) -> None:
+    def _cases(self, operation: Operation, cases: st.SearchStrategy[AnyCase], number: int, who: str) -> None:
         @seed(number)
         @settings(
             max_examples=EXAMPLES,
@@ -129,7 +132,7 @@ class Fuzz:
             suppress_health_check=list(HealthCheck),
         )
         @given(cases, st.booleans())
-        def call(case: Case, known: bool) -> None:
+        def call(case: AnyCase, known: bool) -> None:
             if known:
                 for name in set(case.path_parameters or {}) & set(self._real):
                     case.path_parameters[name] = self._real[name]
@@ -137,7 +140,7 @@ class Fuzz:
 
         call()
 
-    def _call(self, label: str, case: Case, who: str) -> None:
+    def _call(self, label: str, case: AnyCase, who: str) -> None:
         if case.query and "follow" in case.query:
             case.query["follow"] = "false"  # a followed log ends with its task
         self.calls += 1
@@ -163,11 +166,11 @@ class Fuzz:
             self._note(label, f"{answer.status_code}, and wrote {changed}: {answer.text}", case)
         self._before = after
 
-    def _note(self, label: str, what: str, case: Case) -> None:
+    def _note(self, label: str, what: str, case: AnyCase) -> None:
         self.wrong.setdefault(label, f"{label}: {what[:600]}\n  {case.as_curl_command()[:1500]}")
 
 
-def _can_be_wrong(operation: APIOperation) -> bool:
+def _can_be_wrong(operation: Operation) -> bool:
     """Whether there is something that does not fit: any text fits into an address or a header, and the generator would
     only find out after hundreds of attempts."""
     raw = operation.definition.raw
@@ -190,7 +193,7 @@ def _fault(content: str) -> str:
 @pytest.mark.slow
 def test_nothing_that_is_sent_breaks_the_master(target: MasterProcess, database: Engine) -> None:
     schema = schemathesis.openapi.from_url(f"{target.url}/openapi.json")
-    operations = [found.ok() for found in schema.get_all_operations()]
+    operations = [found.ok() for found in schema.get_all_operations()]  # type: ignore[union-attr]
     operations.sort(key=lambda operation: operation.method == "delete")  # so that others find what there is
     assert len(operations) > 200
     fuzz = Fuzz(target, database)

@@ -204,7 +204,7 @@ def test_by_what_lines_can_be_told_apart(user: Api, watched: Callable[..., Job])
     says(job, "one")
     for address in (f"/api/v1/tasks/{job.task_id}/logs/fields", f"/api/v1/trials/{job.trial_id}/logs/fields"):
         (fields,) = wait_for(
-            lambda address=address: [one for one in user.lines(address) if {"task", "master"} <= set(one["sources"])],
+            lambda address=address: [one for one in user.lines(address) if {"task", "master"} <= set(one["sources"])],  # type: ignore[misc]
             "a line of the master's own",
         )
         assert fields["allocationIds"] == [job.allocation_id]

@@ -36,7 +36,7 @@ def line(number: int) -> NewLogLine:
 def window(user: Api, job: Job, engine: Engine) -> Callable[..., Any]:
     """Asks for a window of the log of a job that has written a thousand lines, without those of the master."""
     with Store(engine).transaction() as session:
-        session.execute(log_store.task_logs.delete().where(log_store.task_logs.c.task_id == job.task_id))
+        session.execute(log_store.task_logs.delete().where(log_store.task_logs.c.task_id == job.task_id))  # type: ignore[attr-defined]
         log_store.append(session, job.task_id, f"{job.task_id}.1", [line(number) for number in range(LINES)])
 
     def ask(**query: Any) -> Any:

@@ -248,6 +248,6 @@ def test_an_override_of_the_searchers_name_leaves_out_what_the_other_has_not() -
     ]
     document = read(text, "search.yaml")
     assert override(document, ["searcher.max_trials=4"]) == []
-    assert parse_experiment(text, defaults=STORAGE, overrides=["searcher.name=single"]).searcher.name == "single"
+    assert parse_experiment(text, defaults=STORAGE, overrides=["searcher.name=single"]).searcher.name == "single"  # type: ignore[union-attr]
     with pytest.raises(ConfigError, match="max_trials"):  # what the command line itself says is judged
         parse_experiment(text, defaults=STORAGE, overrides=["searcher.name=single", "searcher.max_trials=4"])

@@ -115,7 +115,7 @@ def test_following_shows_lines_as_they_come_and_ends_with_the_trial(user: Api, j
     for number in range(1, 6):
         sent = time.monotonic()
         assert job.send([line(number)], stream="log-0").status == 200
-        delays.append(wait_for(lambda at=f"line {number}": seen.get(at), "the line", every=0.01) - sent)
+        delays.append(wait_for(lambda at=f"line {number}": seen.get(at), "the line", every=0.01) - sent)  # type: ignore[misc]
     assert not over.is_set()
     assert statistics.median(delays) < 2.0, "lines come only when somebody looks again, which is every 5 s"
     job.leave()

@@ -210,6 +210,7 @@ def test_checkpoints(user: Api) -> None:
     assert trial_of(user, trial)["totalCheckpointSize"] == "10"
     assert patch({}) == "STATE_DELETED"
     assert (trial_of(user, trial)["checkpointCount"], start(user, trial).json["latestCheckpoint"]) == (0, None)
+    wrong: Any
     for wrong in ({"metadata": {}}, {"uuid": "x"}, {"state": "STATE_ERROR"}):
         assert user.post("/api/v1/checkpoints", {**body, **wrong}).status == 400
     assert user.post("/api/v1/checkpoints", {**body, "taskId": "none"}).status == 404

@@ -95,7 +95,7 @@ def test_the_end_of_an_experiment_is_told_once_and_signed(
 
     def delivered() -> bool:
         with engine.connect() as connection:
-            return connection.execute(text(left)).scalar_one() == 0
+            return bool(connection.execute(text(left)).scalar_one() == 0)
 
     wait_for(delivered, "an empty outbox")
     assert len(listener.of(number)) == 1
@@ -277,7 +277,7 @@ def test_what_cannot_be_is_refused(admin: Api, wrong: dict[str, Any]) -> None:
     good = {"name": uuid.uuid4().hex, "url": "http://127.0.0.1/", "triggers": [ends("ERROR")]}
     answer = admin.post(WEBHOOKS, {**good, **wrong})
     assert answer.status in (400, 404), answer.content
-    assert good["name"] not in admin.get(WEBHOOKS).content.decode()
+    assert good["name"] not in admin.get(WEBHOOKS).content.decode()  # type: ignore[operator]
 
 
 def test_a_name_stands_for_one_webhook_of_a_workspace(admin: Api, hook: Callable[..., Any]) -> None:

@@ -62,7 +62,7 @@ def finished(api: Master) -> Finished:
     text = trainings.experiment(searcher, value=value, epochs=4, keys={"name": name, "labels": ["a", "b"]})
     number = api.create_experiment(text, files(train__py=trainings.COUNTING)).id
     assert wait_ended(api, number).state == "COMPLETED"
-    return Finished(number, name, api.trials(number))
+    return Finished(number, name, api.trials(number))  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ FORMATS = {"--json", "--csv", "--yaml"}
 
 def walked(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """The verbs below, each once, by all its words."""
-    (below,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)] or [None]
+    (below,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)] or [None]  # type: ignore[list-item]
     if below is None:
         yield " ".join(words), parser
         return
@@ -27,7 +28,7 @@ def walked(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[
 
 
 def verbs() -> dict[str, argparse.ArgumentParser]:
-    found = {}
+    found: dict[Any, Any] = {}
     for noun in det.NOUNS:
         whole = det._parser(noun)
         (nouns,) = [action for action in whole._actions if isinstance(action, argparse._SubParsersAction)]

@@ -37,7 +37,7 @@ def test_every_event_that_is_stored_has_a_sentence() -> None:
     ],
 )
 def test_an_event_is_a_sentence(event: tuple[str, ...], expected: str) -> None:
-    assert sentence(StoryEvent("2026-01-01T00:00:00Z", *event, decisions=())) == expected
+    assert sentence(StoryEvent("2026-01-01T00:00:00Z", *event, decisions=())) == expected  # type: ignore[arg-type, misc]
 
 
 @pytest.mark.parametrize(

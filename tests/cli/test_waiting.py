@@ -97,7 +97,7 @@ def test_waiting_and_following_live_through_a_crash(shell: Shell, own: MasterPro
         # Not by communicate(), which would pass over what readline() has left in the stream's buffer.
         log = first + following.stdout.read()
         assert following.stderr is not None
-        notices = [said + process.stderr.read() for said, process in zip(away, (following, waiting), strict=True)]
+        notices = [said + process.stderr.read() for said, process in zip(away, (following, waiting), strict=True)]  # type: ignore[union-attr]
         following.wait(60)
         waiting.wait(60)
     assert (following.returncode, waiting.returncode) == (0, 0)

@@ -37,7 +37,7 @@ SDK = {
     "views": ("Views", "by_name"),
 }
 CORE = ("CheckpointContext", "Context", "DistributedContext", "PreemptContext", "ProfilerContext", "SearcherContext")
-CORE += ("SearcherOperation", "TrainContext", "init")
+CORE += ("SearcherOperation", "TrainContext", "init")  # type: ignore[assignment]
 GENERAL_ERRORS = ("The master does not answer, or is not ready.", "The master refuses the call.")
 NAMED_BY_THEIR_RESULT = {"Column.is_empty", "Column.is_there"}
 

@@ -88,7 +88,7 @@ def test_a_trial_with_its_jobs(master: Master, raced: Experiment) -> None:
     assert board.curve is not None
     (curve,) = master.views.trial_curves(trial.id, [("validation", "loss")]).curves
     assert curve == board.curve
-    assert (curve.x[0], curve.y[0]) == (10, pytest.approx(trial.hparams["rate"], rel=1e-5))
+    assert (curve.x[0], curve.y[0]) == (10, pytest.approx(trial.hparams["rate"], rel=1e-5))  # type: ignore[comparison-overlap]
     assert master.views.machine(trial.id).total >= 0
     assert by_name(master.views.trial_checkpoints(trial.id)) == []
 

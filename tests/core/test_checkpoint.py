@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,25 +21,25 @@ from trainmaster.core.storage import Storage, open_storage
 class Recorder:
     """Stands where reports are written; the real one is tested in real jobs."""
 
-    def __init__(self):
-        self.records = []
+    def __init__(self) -> None:
+        self.records: list[Any] = []
 
-    def add(self, kind, **fields):
+    def add(self, kind: Any, **fields: Any) -> None:
         self.records.append({"kind": kind, **fields})
 
 
 @pytest.fixture
-def reports():
+def reports() -> Any:
     return Recorder()
 
 
 @pytest.fixture
-def checkpoint(tmp_path, reports):
+def checkpoint(tmp_path: Path, reports: Any) -> Any:
     return CheckpointContext(single(), Storage(tmp_path / "store", {"type": "shared_fs"}), reports)
 
 
 @pytest.fixture
-def model(tmp_path):
+def model(tmp_path: Path) -> Any:
     folder = tmp_path / "model"
     (folder / "opt" / "empty").mkdir(parents=True)
     (folder / "w.bin").write_bytes(b"weights")
@@ -45,7 +47,7 @@ def model(tmp_path):
     return folder
 
 
-def test_upload_and_download(checkpoint, model, reports, tmp_path):
+def test_upload_and_download(checkpoint: Any, model: Any, reports: Any, tmp_path: Path) -> None:
     uuid = checkpoint.upload(model, {"steps_completed": 5, "note": "x"})
     stored = tmp_path / "store" / uuid
     assert list_files(stored).keys() == {"w.bin", "opt/", "opt/state", "opt/empty/", "metadata.json"}
@@ -60,14 +62,14 @@ def test_upload_and_download(checkpoint, model, reports, tmp_path):
     assert (tmp_path / "all" / "w.bin").read_bytes() == b"weights"
 
 
-def test_a_selector_chooses_what_is_kept(checkpoint, model, tmp_path):
+def test_a_selector_chooses_what_is_kept(checkpoint: Any, model: Any, tmp_path: Path) -> None:
     seen = []
-    uuid = checkpoint.upload(model, {"steps_completed": 1}, selector=lambda p: seen.append(p) or p == "opt/state")
+    uuid = checkpoint.upload(model, {"steps_completed": 1}, selector=lambda p: seen.append(p) or p == "opt/state")  # type: ignore[func-returns-value]
     assert sorted(seen) == ["opt/", "opt/empty/", "opt/state", "w.bin"]
     assert list_files(tmp_path / "store" / uuid).keys() == {"opt/", "opt/state", "metadata.json"}
 
 
-def test_store_path_writes_in_place_and_restore_path_reads_there(checkpoint, reports, tmp_path):
+def test_store_path_writes_in_place_and_restore_path_reads_there(checkpoint: Any, reports: Any, tmp_path: Path) -> None:
     with checkpoint.store_path({"steps_completed": 2}) as (path, uuid):
         assert path == tmp_path / "store" / uuid
         (path / "a").write_text("1")
@@ -78,9 +80,9 @@ def test_store_path_writes_in_place_and_restore_path_reads_there(checkpoint, rep
     assert checkpoint.get_metadata(uuid) == {"steps_completed": 2}
 
 
-def test_a_failed_save_leaves_nothing(checkpoint, reports, tmp_path):
+def test_a_failed_save_leaves_nothing(checkpoint: Any, reports: Any, tmp_path: Path) -> None:
 
-    def break_off():
+    def break_off() -> None:
         with checkpoint.store_path({"steps_completed": 2}) as (path, _):
             (path / "half").write_text("1")
             raise ZeroDivisionError
@@ -93,12 +95,12 @@ def test_a_failed_save_leaves_nothing(checkpoint, reports, tmp_path):
     assert reports.records == []
 
 
-def test_metadata_needs_the_steps(checkpoint, model):
+def test_metadata_needs_the_steps(checkpoint: Any, model: Any) -> None:
     with pytest.raises(ValueError, match="steps_completed"):
         checkpoint.upload(model, {"note": "x"})
 
 
-def test_delete_tells_the_master(checkpoint, model, reports, tmp_path):
+def test_delete_tells_the_master(checkpoint: Any, model: Any, reports: Any, tmp_path: Path) -> None:
     uuid = checkpoint.upload(model, {"steps_completed": 1})
     checkpoint.delete(uuid)
     assert reports.records[-1] == {"kind": "checkpoint_deleted", "durable": True, "uuid": uuid}
@@ -108,12 +110,12 @@ def test_delete_tells_the_master(checkpoint, model, reports, tmp_path):
 
 
 @pytest.mark.parametrize("storage_id", ["../x", "", ".", "..", "a/b", "/etc"])
-def test_ids_cannot_lead_elsewhere(checkpoint, storage_id):
+def test_ids_cannot_lead_elsewhere(checkpoint: Any, storage_id: str) -> None:
     with pytest.raises(CheckpointError, match="cannot be the id"):
         checkpoint.delete(storage_id)
 
 
-def written_by_frameworks(folder):
+def written_by_frameworks(folder: Any) -> Any:
     """What DeepSpeed, Lightning, Hugging Face and others leave in a folder."""
     step = folder / "global_step10"
     (step / "empty").mkdir(parents=True)
@@ -171,7 +173,7 @@ LINKS = {
 }
 
 
-def check_whole(folder):
+def check_whole(folder: Any) -> None:
     """All names with their contents, and links that are links and lead inside."""
     found = list_files(folder)
     assert {name: size for name, size in found.items() if name != "metadata.json"} == NAMES
@@ -185,7 +187,7 @@ def check_whole(folder):
         assert file.read() == b"\0end"
 
 
-def test_what_frameworks_write_is_restored_the_same(checkpoint, reports, tmp_path):
+def test_what_frameworks_write_is_restored_the_same(checkpoint: Any, reports: Any, tmp_path: Path) -> None:
     uuid = checkpoint.upload(written_by_frameworks(tmp_path / "model"), {"steps_completed": 1})
     with checkpoint.restore_path(uuid) as path:
         check_whole(path)
@@ -199,7 +201,7 @@ def test_what_frameworks_write_is_restored_the_same(checkpoint, reports, tmp_pat
         check_whole(path)
 
 
-def test_what_links_lead_to_outside_is_copied(checkpoint, tmp_path):
+def test_what_links_lead_to_outside_is_copied(checkpoint: Any, tmp_path: Path) -> None:
     outside = tmp_path / "cache" / "blobs"
     outside.mkdir(parents=True)
     (outside / "weights").write_text("w")
@@ -228,8 +230,10 @@ def test_what_links_lead_to_outside_is_copied(checkpoint, tmp_path):
         (b"caf\xe9", None, "is not UTF-8"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_with_its_name(checkpoint, reports, tmp_path, name, goal, words, upload):
-    def save():
+def test_what_cannot_be_kept_is_refused_with_its_name(
+    checkpoint: Any, reports: Any, tmp_path: Path, name: bytes | str, goal: str | None, words: str, upload: bool
+) -> None:
+    def save() -> None:
         if not upload:
             with checkpoint.store_path({"steps_completed": 1}) as (path, _):
                 fill(path)
@@ -238,9 +242,9 @@ def test_what_cannot_be_kept_is_refused_with_its_name(checkpoint, reports, tmp_p
             fill(tmp_path / "model")
             checkpoint.upload(tmp_path / "model", {"steps_completed": 1})
 
-    def fill(folder):
+    def fill(folder: Any) -> None:
         if goal is None:
-            open(os.path.join(os.fsencode(folder), name), "wb").close()
+            open(os.path.join(os.fsencode(folder), name), "wb").close()  # type: ignore[arg-type]
         else:
             (folder / name).symlink_to(goal)
 
@@ -250,7 +254,7 @@ def test_what_cannot_be_kept_is_refused_with_its_name(checkpoint, reports, tmp_p
     assert not os.path.exists(tmp_path / "store") or os.listdir(tmp_path / "store") == []
 
 
-def test_a_selector_decides_on_what_links_lead_to(checkpoint, tmp_path):
+def test_a_selector_decides_on_what_links_lead_to(checkpoint: Any, tmp_path: Path) -> None:
     folder = written_by_frameworks(tmp_path / "model")
     uuid = checkpoint.upload(folder, {"steps_completed": 1}, selector=lambda path: path.startswith("latest/"))
     stored = tmp_path / "store" / uuid
@@ -258,7 +262,7 @@ def test_a_selector_decides_on_what_links_lead_to(checkpoint, tmp_path):
     assert inner_links(stored) == {}, "what it led to was not chosen"
 
 
-def test_links_of_shards():
+def test_links_of_shards() -> None:
     """One that all ranks with something there have stays a link; one that is a folder on another rank is copied."""
     here = Shard({"a/": 0, "a/0": 1, "l/": 0, "l/0": 1, "m/": 0, "m/0": 1}, {}, {}, {"l": "a", "m": "a"})
     there = Shard({"a/": 0, "a/1": 1, "l/": 0, "l/1": 1, "m/": 0, "m/1": 1}, {}, {}, {"l": "a"})
@@ -305,7 +309,7 @@ with core.DistributedContext.from_torch_distributed() as distributed:
 """
 
 
-def test_shards_make_one_checkpoint(tmp_path):
+def test_shards_make_one_checkpoint(tmp_path: Path) -> None:
     results = run_ranks(SHARDS, 4, tmp_path)
     assert len({output for _, output in results}) == 1
     first, second = results[0][1].split()
@@ -366,7 +370,7 @@ with core.DistributedContext.from_torch_distributed() as distributed, core.init(
 """
 
 
-def test_a_rank_that_is_done_waits_for_what_the_others_still_write_and_rename(tmp_path):
+def test_a_rank_that_is_done_waits_for_what_the_others_still_write_and_rename(tmp_path: Path) -> None:
     results = run_ranks(RENAMES, 2, tmp_path)
     assert [status for status, _ in results] == [0, 0], results
     folder = tmp_path / "store" / results[0][1].strip()
@@ -385,7 +389,7 @@ def test_a_rank_that_is_done_waits_for_what_the_others_still_write_and_rename(tm
         ({"RAISE": "2"}, ["failed on rank 2: KeyError"] * 2 + ["KeyError 'in the block'", "failed on rank 2"]),
     ],
 )
-def test_a_fault_on_one_rank_is_an_error_on_all(tmp_path, fault, words):
+def test_a_fault_on_one_rank_is_an_error_on_all(tmp_path: Path, fault: Any, words: Any) -> None:
     results = run_ranks(SHARDS, 4, tmp_path, **fault)
     for (status, output), expected in zip(results, words, strict=True):
         assert status == 0
@@ -394,7 +398,7 @@ def test_a_fault_on_one_rank_is_an_error_on_all(tmp_path, fault, words):
     assert len(kept) == (1 if "RAISE" in fault else 0)
 
 
-def test_a_worker_alone_cannot_save(tmp_path):
+def test_a_worker_alone_cannot_save(tmp_path: Path) -> None:
     script = """
 import os
 from trainmaster import core
@@ -411,18 +415,18 @@ with core.DistributedContext.from_torch_distributed() as distributed, core.init(
     assert "upload(shard=False) may be called by the chief only" in results[1][1]
 
 
-def shard(sizes, identity=("h", 1, 1), **metadata):
+def shard(sizes: Any, identity: Any = ("h", 1, 1), **metadata: Any) -> Any:
     return Shard(sizes, dict.fromkeys(sizes, identity), metadata)
 
 
-def test_one_file_seen_twice_is_no_conflict():
+def test_one_file_seen_twice_is_no_conflict() -> None:
     shards = [shard({"a": 1, "d/": 0}), shard({"a": 1, "d/": 0, "b": 2})]
     assert same_names(shards) == {}
     assert assign(shards) == [{"a", "d/"}, {"b"}]
     assert merge_sizes([shard({"a": 1}), shard({"a": 3})]) == {"a": 3}
 
 
-def test_two_files_under_one_name_must_be_equal():
+def test_two_files_under_one_name_must_be_equal() -> None:
     shards = [shard({"a": 1}), shard({"a": 1}, identity=("h", 1, 2)), shard({})]
     doubtful = same_names(shards)
     assert doubtful == {"a": [0, 1]}
@@ -431,16 +435,16 @@ def test_two_files_under_one_name_must_be_equal():
         check_digests(doubtful, [{"a": "x"}, {"a": "y"}, {}])
 
 
-def test_a_file_and_a_folder_of_one_name():
+def test_a_file_and_a_folder_of_one_name() -> None:
     with pytest.raises(CheckpointConflict, match="file for one rank and a folder"):
         assign([shard({"a": 1}), shard({"a/": 0})])
 
 
-def test_metadata_is_merged():
+def test_metadata_is_merged() -> None:
     assert merge_metadata([shard({}, a=1), shard({}, a=1, b=2)]) == {"a": 1, "b": 2}
 
 
-def test_storage_by_configuration(tmp_path):
+def test_storage_by_configuration(tmp_path: Path) -> None:
     shared = {"type": "shared_fs", "host_path": str(tmp_path), "storage_path": "x"}
     assert open_storage(shared).root == tmp_path / "x"
     assert open_storage({**shared, "storage_path": str(tmp_path / "y")}).root == tmp_path / "y"
@@ -454,4 +458,4 @@ def test_storage_by_configuration(tmp_path):
         ("s3://bucket", "only folders"),
     ]:
         with pytest.raises(CheckpointError, match=words):
-            open_storage(bad)
+            open_storage(bad)  # type: ignore[arg-type]

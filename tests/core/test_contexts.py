@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import stat
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from trainmaster.core.tensorboard import TensorboardFiles
 from trainmaster.core.values import Unstorable, storable, storable_metrics
 
 
-def test_a_script_runs_unmodified_on_a_laptop(tmp_path):
+def test_a_script_runs_unmodified_on_a_laptop(tmp_path: Path) -> None:
     assert core.get_cluster_info() is None
     with core.init(checkpoint_storage=str(tmp_path)) as ctx:
         assert ctx.info is None
@@ -38,7 +40,7 @@ def test_a_script_runs_unmodified_on_a_laptop(tmp_path):
         ctx.alert("title", "text")
 
 
-def test_a_foreign_job_is_refused(monkeypatch):
+def test_a_foreign_job_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["MASTER", "CLUSTER_ID", "AGENT_ID", "TASK_ID", "ALLOCATION_ID", "SESSION_TOKEN", "TASK_TYPE"]
     for name in names:
         monkeypatch.setenv("DET_" + name, "x")
@@ -53,20 +55,20 @@ def test_a_foreign_job_is_refused(monkeypatch):
         core.init()
 
 
-def test_cluster_info_needs_all_variables():
+def test_cluster_info_needs_all_variables() -> None:
     assert read_cluster_info({"DET_MASTER": "http://m"}) is None
 
 
 class Tensor:
-    def __init__(self, value, shape=()):
+    def __init__(self, value: Any, shape: Any = ()) -> None:
         self.value, self.shape = value, shape
 
-    def item(self):
+    def item(self) -> Any:
         if self.shape:
             raise ValueError("only one element tensors can be converted")
         return self.value
 
-    def tolist(self):
+    def tolist(self) -> Any:
         return self.value
 
 
@@ -86,23 +88,23 @@ class Tensor:
         ({1: 2}, {"1": 2}),
     ],
 )
-def test_values_become_json(value, stored):
+def test_values_become_json(value: Any, stored: Any) -> None:
     assert storable(value) == stored
 
 
-def test_values_that_cannot_be_stored_are_dropped_with_a_warning(caplog):
-    cycle = []
+def test_values_that_cannot_be_stored_are_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    cycle: list[Any] = []
     cycle.append(cycle)
     assert storable_metrics({"a": 1, "b": object(), "c": cycle}) == {"a": 1}
-    assert [record.args[0] for record in caplog.records] == ["b", "c"]
+    assert [record.args[0] for record in caplog.records] == ["b", "c"]  # type: ignore[index]
     with pytest.raises(Unstorable):
         storable({1, 2})
     for bad in ({"": 1}, {1: 1}, [1]):
         with pytest.raises(ValueError, match="metric"):
-            storable_metrics(bad)
+            storable_metrics(bad)  # type: ignore[arg-type]
 
 
-def test_wrong_reports_are_refused():
+def test_wrong_reports_are_refused() -> None:
     with core.init() as ctx:
         for call, words in [
             (lambda: ctx.train.report_metrics("a.b", 1, {}), "without dots"),
@@ -112,24 +114,24 @@ def test_wrong_reports_are_refused():
             (lambda: ctx.train.report_training_metrics(1, {"epoch": "two"}), "'epoch' must be a number"),
             (lambda: ctx.train.report_progress(1.5), "between 0 and 1"),
             (lambda: ctx.train.report_progress(math.nan), "between 0 and 1"),
-            (lambda: ctx.train.report_early_exit("BORED"), "BORED"),
+            (lambda: ctx.train.report_early_exit("BORED"), "BORED"),  # type: ignore[arg-type]
             (lambda: ctx.alert("x", level="loud"), "level"),
         ]:
             with pytest.raises(ValueError, match=words):
-                call()
+                call()  # type: ignore[no-untyped-call]
 
 
-class Records(list):
-    def add(self, kind, **fields):
+class Records(list[Any]):
+    def add(self, kind: Any, **fields: Any) -> None:
         self.append((kind, fields))
 
-    def wait_for_decision(self):
+    def wait_for_decision(self) -> None:
         self.append(("settle", {}))
 
 
-def test_the_flag_is_seen_and_acknowledged_once(tmp_path):
+def test_the_flag_is_seen_and_acknowledged_once(tmp_path: Path) -> None:
     records = Records()
-    preempt = PreemptContext(single(), core.PreemptMode.WorkersAskChief, tmp_path, records)
+    preempt = PreemptContext(single(), core.PreemptMode.WorkersAskChief, tmp_path, records)  # type: ignore[arg-type]
     assert not preempt.should_preempt()
     (tmp_path / "preempt").write_text('{"reason": "x"}')
     assert preempt.should_preempt(auto_ack=False)
@@ -143,28 +145,28 @@ def test_the_flag_is_seen_and_acknowledged_once(tmp_path):
 class Worker:
     rank = 1
 
-    def __init__(self, chiefs_word):
+    def __init__(self, chiefs_word: Any) -> None:
         self.chiefs_word = chiefs_word
 
-    def broadcast(self, stuff):
+    def broadcast(self, stuff: Any) -> Any:
         return self.chiefs_word
 
 
-def test_workers_by_mode(tmp_path):
+def test_workers_by_mode(tmp_path: Path) -> None:
     (tmp_path / "preempt").write_text("{}")
-    assert not PreemptContext(Worker(False), core.PreemptMode.WorkersAskChief, tmp_path).should_preempt()
-    assert PreemptContext(Worker(False), core.PreemptMode.WorkersAskMaster, tmp_path).should_preempt()
+    assert not PreemptContext(Worker(False), core.PreemptMode.WorkersAskChief, tmp_path).should_preempt()  # type: ignore[arg-type]
+    assert PreemptContext(Worker(False), core.PreemptMode.WorkersAskMaster, tmp_path).should_preempt()  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="ChiefOnly"):
-        PreemptContext(Worker(False), core.PreemptMode.ChiefOnly, tmp_path).should_preempt()
+        PreemptContext(Worker(False), core.PreemptMode.ChiefOnly, tmp_path).should_preempt()  # type: ignore[arg-type]
 
 
-def searcher(config, run_dir=None, records=None, distributed=None):
+def searcher(config: Any, run_dir: Any = None, records: Any = None, distributed: Any = None) -> Any:
     distributed = distributed or single()
     preempt = PreemptContext(distributed, core.PreemptMode.WorkersAskChief, run_dir, records)
     return SearcherContext(config, distributed, preempt, records)
 
 
-def test_the_length_of_the_operation():
+def test_the_length_of_the_operation() -> None:
     for config, length, unit in [
         ({"max_length": 7}, 7, None),
         ({"max_length": {"batches": 100}}, 100, core.Unit.BATCHES),
@@ -180,7 +182,7 @@ def test_the_length_of_the_operation():
         next(searcher({}).operations())
 
 
-def test_operations_are_checked(tmp_path):
+def test_operations_are_checked(tmp_path: Path) -> None:
     records = Records()
     operations = searcher({"max_length": 4}, tmp_path, records).operations()
     op = next(operations)
@@ -198,7 +200,7 @@ def test_operations_are_checked(tmp_path):
         op.report_progress(1)
 
 
-def test_operations_of_a_training_that_must_leave(tmp_path):
+def test_operations_of_a_training_that_must_leave(tmp_path: Path) -> None:
     (tmp_path / "preempt").write_text("{}")
     records = Records()
     assert list(searcher({"max_length": 4}, tmp_path, records).operations()) == []
@@ -212,7 +214,7 @@ def test_operations_of_a_training_that_must_leave(tmp_path):
         next(worker.operations(core.SearcherMode.ChiefOnly))
 
 
-def test_tensorboard_files_are_copied_when_they_change(tmp_path):
+def test_tensorboard_files_are_copied_when_they_change(tmp_path: Path) -> None:
     files = TensorboardFiles(tmp_path / "local", tmp_path / "target", rank=2)
     files.upload()
     (tmp_path / "local" / "sub").mkdir(parents=True)
@@ -228,7 +230,7 @@ def test_tensorboard_files_are_copied_when_they_change(tmp_path):
     assert (tmp_path / "target" / "sub" / "events.1").read_text() == "one two"
 
 
-def test_folders_of_event_files_let_other_accounts_make_theirs(tmp_path):
+def test_folders_of_event_files_let_other_accounts_make_theirs(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     shared = [tmp_path, tmp_path / "cluster", tmp_path / "cluster" / "tensorboard"]
     target = shared[-1] / "1" / "trial" / "2"
@@ -248,7 +250,7 @@ def test_folders_of_event_files_let_other_accounts_make_theirs(tmp_path):
             TensorboardFiles(tmp_path / "local", target, 0, shared).upload()
 
 
-def test_the_profiler_reads_this_machine():
+def test_the_profiler_reads_this_machine() -> None:
     before = read_counters()
     after = read_counters()
     measured = rates(before, {**after, "time": before["time"] + 1.0})
@@ -258,9 +260,9 @@ def test_the_profiler_reads_this_machine():
     assert mean([{"g": {"m": 1.0}}, {"g": {"m": 3.0}, "h": {"n": 1.0}}]) == {"g": {"m": 2.0}, "h": {"n": 1.0}}
 
 
-def test_the_profiler_reports_means(tmp_path):
+def test_the_profiler_reports_means(tmp_path: Path) -> None:
     records = Records()
-    profiler = core.ProfilerContext("n0", records)
+    profiler = core.ProfilerContext("n0", records)  # type: ignore[arg-type]
     profiler.on(sampling_interval=0.1, samples_per_report=1)
     from tests.support.runtime.waiting import until
 

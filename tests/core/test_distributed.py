@@ -9,8 +9,10 @@ import socket
 import stat
 import tempfile
 import threading
+from collections.abc import Iterator
 from multiprocessing.connection import Client
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +40,7 @@ print("well")
 """
 
 
-def test_four_processes_on_one_node():
+def test_four_processes_on_one_node() -> None:
     with tempfile.TemporaryDirectory(prefix="tm-") as temporary:
         assert run_ranks(ALL_CALLS, 4, Path(temporary)) == [(0, "well\n")] * 4
         # Without a job the key is in a file of the user's own.
@@ -48,14 +50,14 @@ def test_four_processes_on_one_node():
         assert not list(folder.glob("*.sock"))
 
 
-def test_four_processes_whose_temporary_folder_has_a_long_path(tmp_path):
+def test_four_processes_whose_temporary_folder_has_a_long_path(tmp_path: Path) -> None:
     folder = tmp_path / ("a" * 50)
     folder.mkdir()
     assert run_ranks(ALL_CALLS, 4, folder) == [(0, "well\n")] * 4
     assert list(folder.glob("trainmaster-*")) == []
 
 
-def test_four_processes_over_tcp(tmp_path):
+def test_four_processes_over_tcp(tmp_path: Path) -> None:
     script = """
 import os
 from trainmaster.core import DistributedContext
@@ -74,12 +76,12 @@ with DistributedContext(
     assert results == [(0, "")] * 4
 
 
-def test_several_nodes_without_a_secret_are_refused():
+def test_several_nodes_without_a_secret_are_refused() -> None:
     with pytest.raises(ValueError, match="TRAINMASTER_DISTRIBUTED_KEY"):
         DistributedContext(rank=1, size=2, local_rank=0, local_size=1, cross_rank=1, cross_size=2, chief_ip="127.0.0.1")
 
 
-def test_a_dead_rank_is_named(tmp_path):
+def test_a_dead_rank_is_named(tmp_path: Path) -> None:
     script = """
 import os, signal
 from trainmaster.core import DistributedContext, DistributedError
@@ -99,7 +101,7 @@ with DistributedContext.from_torch_distributed() as distributed:
     assert results[1] == (0, "rank 0 has gone during allgather\n")
 
 
-def test_calls_that_do_not_match_are_named(tmp_path):
+def test_calls_that_do_not_match_are_named(tmp_path: Path) -> None:
     script = """
 from trainmaster.core import DistributedContext, DistributedError
 
@@ -114,17 +116,17 @@ with DistributedContext.from_torch_distributed() as distributed:
 
 
 class Bomb:
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return os.mkdir, ("/tmp/unpickled-by-a-stranger",)
 
 
-def listens(port):
+def listens(port: Any) -> Any:
     with socket.socket() as caller:
         return caller.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture
-def coordinator():
+def coordinator() -> Iterator[Any]:
     """A coordinator for two ranks that waits in a thread; the value is (port, finish)."""
     port = free_port()
     made = []
@@ -132,7 +134,7 @@ def coordinator():
     waiting.start()
     until(lambda: listens(port))
 
-    def finish():
+    def finish() -> Any:
         waiting.join(60)
         return made[0]
 
@@ -145,7 +147,7 @@ def coordinator():
         each.close()
 
 
-def test_a_wrong_key_is_refused_and_nothing_is_unpickled(coordinator, monkeypatch):
+def test_a_wrong_key_is_refused_and_nothing_is_unpickled(coordinator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port, finish = coordinator
     with pytest.raises(DistributedError, match="cannot be reached"):
         Member(("127.0.0.1", port), 1, b"wrong", 0.5)
@@ -167,13 +169,13 @@ def test_a_wrong_key_is_refused_and_nothing_is_unpickled(coordinator, monkeypatc
     assert not os.path.exists("/tmp/unpickled-by-a-stranger")
 
 
-def test_a_false_coordinator_is_not_believed(tmp_path):
+def test_a_false_coordinator_is_not_believed(tmp_path: Path) -> None:
     address = str(tmp_path / "ranks.sock")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(address)
     listener.listen()
 
-    def serve():
+    def serve() -> None:
         with contextlib.suppress(OSError):
             while True:
                 connection = listener.accept()[0]
@@ -191,7 +193,7 @@ def test_a_false_coordinator_is_not_believed(tmp_path):
     thread.join(60)
 
 
-def test_the_librarys_own_client_gets_nowhere(coordinator):
+def test_the_librarys_own_client_gets_nowhere(coordinator: Any) -> None:
     port, finish = coordinator
     with contextlib.closing(Client(("127.0.0.1", port))) as client:
         assert len(client.recv_bytes()) == 32  # the coordinator's challenge
@@ -204,19 +206,19 @@ def test_the_librarys_own_client_gets_nowhere(coordinator):
     assert not os.path.exists("/tmp/unpickled-by-a-stranger")
 
 
-def test_missing_ranks_are_named(tmp_path):
+def test_missing_ranks_are_named(tmp_path: Path) -> None:
     with pytest.raises(DistributedError, match=r"ranks \[1, 2\] did not come within 0 s"):
         Coordinator(str(tmp_path / "ranks.sock"), 3, b"key", 0.2)
 
 
 @pytest.mark.parametrize("changes", [{"rank": 2}, {"local_rank": -1}, {"cross_size": 0}])
-def test_ranks_must_fit(changes):
+def test_ranks_must_fit(changes: Any) -> None:
     arguments = dict(rank=0, size=2, local_rank=0, local_size=1, cross_rank=0, cross_size=1) | changes
     with pytest.raises(ValueError, match="does not fit"):
         DistributedContext(**arguments)
 
 
-def test_from_horovod():
+def test_from_horovod() -> None:
     class Hvd:
         rank = local_rank = cross_rank = staticmethod(lambda: 0)
         size = local_size = cross_size = staticmethod(lambda: 1)
@@ -225,7 +227,7 @@ def test_from_horovod():
         assert distributed.allgather("alone") == ["alone"]
 
 
-def test_from_deepspeed(monkeypatch):
+def test_from_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "LOCAL_RANK", "CROSS_RANK"):
         monkeypatch.setenv(name, "0")
     for name in ("WORLD_SIZE", "LOCAL_SIZE"):
@@ -238,7 +240,7 @@ def test_from_deepspeed(monkeypatch):
         assert distributed.gather_local(1) == [1]
 
 
-def test_tf_config():
+def test_tf_config() -> None:
     config = {"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": 1}}
     assert parse_tf_config(config) == (2, 3, "a")
     with pytest.raises(ValueError, match="TF_CONFIG"):

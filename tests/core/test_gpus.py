@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,22 +54,22 @@ def read(nvml: Path, gpus: str, program: str = READ, **environ: str) -> object:
         ("NoDevFiles", []),
     ],
 )
-def test_only_the_jobs_own_gpus_are_measured(nvml, visible, uuids):
+def test_only_the_jobs_own_gpus_are_measured(nvml: Any, visible: str, uuids: Any) -> None:
     assert read(nvml, THREE, CUDA_VISIBLE_DEVICES=visible) == {uuid: MEASURED[uuid] for uuid in uuids}
 
 
-def test_all_that_can_be_used_where_nothing_is_said(nvml):
+def test_all_that_can_be_used_where_nothing_is_said(nvml: Any) -> None:
     assert read(nvml, THREE) == MEASURED
     assert read(nvml, THREE.replace("2000", "2000,e4")) == {FIRST: MEASURED[FIRST], THIRD: MEASURED[THIRD]}
 
 
-def test_of_a_part_of_a_gpu_its_memory_is_told(nvml):
+def test_of_a_part_of_a_gpu_its_memory_is_told(nvml: Any) -> None:
     part = "MIG-44444444-0000-0000-0000-000000000004"
     assert read(nvml, f"{part},0,0,500,d", CUDA_VISIBLE_DEVICES=part) == {part: {"gpu_free_memory": 500.0}}
 
 
 @pytest.mark.parametrize("failure", [{"FAKE_NVML_INIT": "9"}, {"LD_LIBRARY_PATH": "/nonexistent"}])
-def test_without_a_driver_there_is_nothing_to_measure(nvml, failure):
+def test_without_a_driver_there_is_nothing_to_measure(nvml: Any, failure: Any) -> None:
     assert read(nvml, THREE, **failure) == {}
 
 
@@ -90,12 +91,12 @@ print(json.dumps(next(fields for fields in records if fields["group"] == "gpu"))
 """
 
 
-def test_the_profiler_reports_them_below_node_and_uuid(nvml):
+def test_the_profiler_reports_them_below_node_and_uuid(nvml: Any) -> None:
     told = read(nvml, THREE, PROFILE, CUDA_VISIBLE_DEVICES="1")
     assert told == {"group": "gpu", "steps_completed": 0, "metrics": {"n0": {SECOND: MEASURED[SECOND]}}}
 
 
-def test_amds_gpus_are_read_from_files(tmp_path):
+def test_amds_gpus_are_read_from_files(tmp_path: Path) -> None:
     add_processor(tmp_path, 0)
     add_gpu(tmp_path, 2, minor=129, serial=0xAB, percent=7, used=30, total=100)
     add_gpu(tmp_path, 10, minor=130, serial=0, percent=50, used=200, total=100)

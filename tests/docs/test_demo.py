@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -37,7 +38,7 @@ def place() -> Iterator[Path]:
 
 def start(place: Path, *arguments: str, user: str | None = None) -> subprocess.Popen[str]:
     environment = {**os.environ, "TMPDIR": str(place), "DET_USER": "someone else", "PYTHONDONTWRITEBYTECODE": "1"}
-    who = {}
+    who: dict[str, Any] = {}
     if user:
         account = pwd.getpwnam(user)
         who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
@@ -94,7 +95,7 @@ def check_the_search(out: str, err: str) -> None:
         r"^best trial: (\d+) \(validation_error ([0-9.]+); hidden=\d+ momentum=\S+ learning_rate=\S+\)$", out, re.M
     )
     assert best is not None
-    assert (best[1], float(best[2])) == (rows[0][0], pytest.approx(errors[0], abs=1e-4))
+    assert (best[1], float(best[2])) == (rows[0][0], pytest.approx(errors[0], abs=1e-4))  # type: ignore[comparison-overlap]
     epochs = [int(row[2]) for row in rows]
     assert re.search(r"^  http://127\.0\.0\.1:\d+/ui/sign-in\?to=experiments/1#ticket=\S+$", err, re.M)
     saved = re.search(r"^early stopping: (\d+) epochs instead of 256, (\d+) % saved$", out, re.M)
@@ -145,7 +146,7 @@ def test_a_folder_that_stays_is_named(place: Path) -> None:
     account = pwd.getpwnam(ORDINARY) if os.geteuid() == 0 else None
     who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if account else {}
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts/parts'}", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
+    done = subprocess.run(  # type: ignore[call-overload]
         [sys.executable, "-c", program], cwd="/", env=environment, capture_output=True, text=True, check=True, **who
     )
     assert done.stderr == f"demo: {stays} cannot be removed. Remove it yourself.\n"

@@ -157,7 +157,7 @@ def test_programs_of_mpi_sum_up_over_two_nodes(
     ended_as(master, number, "COMPLETED")
     lines = [line for line in master.logs(only_trial(master, number).id) if "sum " in line.message]
     total = workers * (workers + 1) // 2
-    assert sorted(line.rank for line in lines) == list(range(workers))
+    assert sorted(line.rank for line in lines) == list(range(workers))  # type: ignore[type-var]
     assert len({line.node for line in lines}) == 2
     for line in lines:
         said, _, who = line.message.partition(" by ")

@@ -33,7 +33,7 @@ def test_a_trial_runs_to_its_end(local: MasterProcess) -> None:
     number = create(master, trainings.experiment(epochs=3))
     ended_as(master, number, "COMPLETED")
     trial = only_trial(master, number)
-    assert (trial.state, trial.batches, trial.restarts, trial.best_metric) == ("COMPLETED", 3, 0, pytest.approx(1 / 3))
+    assert (trial.state, trial.batches, trial.restarts, trial.best_metric) == ("COMPLETED", 3, 0, pytest.approx(1 / 3))  # type: ignore[comparison-overlap]
     assert validations(master, [trial.id]) == {trial.id: [1, 2, 3]}
     assert trial.summary["avg_metrics"]["loss"]["count"] == 3
     assert trial.summary["validation_metrics"]["error"]["min"] == pytest.approx(1 / 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def hosts(docker_engine: DockerEngine) -> Iterator[Hosts]:
         yield hosts
 
 
-def begin(hosts: Hosts, pool: str, slots: int, **hparams: object) -> tuple[int, str]:
+def begin(hosts: Hosts, pool: str, slots: int, **hparams: Any) -> tuple[int, str]:
     """An experiment in a pool: its id, and that of its job."""
     master = hosts.master.client()
     keys = {"resources": {"slots_per_trial": slots, "resource_pool": pool}, "environment": {"image": IMAGE}}

@@ -117,7 +117,7 @@ def pbs_master(pbs_site: PbsSite) -> Iterator[MasterProcess]:
 
 def experiment(site: PbsSite, slots: int = 1, **more: Any) -> str:
     keys = {"resources": {"slots_per_trial": slots, "resource_pool": site.pool.name}, "pbs": {"slots_per_node": 1}}
-    keys["pbs"] |= {"pbsbatch_args": more.pop("args", ["-l walltime=00:10:00"])}
+    keys["pbs"] |= {"pbsbatch_args": more.pop("args", ["-l walltime=00:10:00"])}  # type: ignore[operator]
     return trainings.experiment(keys=keys, **more)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,7 +129,7 @@ def over_ssh(pbs_site: PbsSite, ssh_server: Sshd, folder: Path, jobs: Path) -> I
         yield served
 
 
-def experiment(site: PbsSite, **more: object) -> str:
+def experiment(site: PbsSite, **more: Any) -> str:
     keys = {"resources": {"slots_per_trial": 1, "resource_pool": site.pool.name}, "max_restarts": 0}
     return trainings.experiment(keys={**keys, "pbs": {"pbsbatch_args": ["-l walltime=00:10:00"]}}, **more)
 
@@ -178,7 +179,7 @@ def by_sudo(pbs_site: PbsSite, helper_installed: Installed, folder: Path, jobs: 
     with serving(folder, pbs_site, SERVICE, jobs, way) as served:
         for account, user in PEOPLE.items():
             known = pwd.getpwnam(account)
-            link = {"uid": known.pw_uid, "user": account, "gid": known.pw_gid, "group": account}
+            link: dict[str, Any] = {"uid": known.pw_uid, "user": account, "gid": known.pw_gid, "group": account}
             served.process.client("admin").link_user(user, **link)
         yield served
 
@@ -197,7 +198,7 @@ def test_two_people_run_as_themselves(by_sudo: Served, pbs_site: PbsSite) -> Non
     for account, user in PEOPLE.items():
         master = process.client(user)
         seen = only_trial(master, made[account]).batches
-        wait_for(lambda m=master, a=account, n=seen: only_trial(m, made[a]).batches > n, f"{account}'s next report")
+        wait_for(lambda m=master, a=account, n=seen: only_trial(m, made[a]).batches > n, f"{account}'s next report")  # type: ignore[misc]
         assert f"I am {account}" in log_text(master, only_trial(master, made[account]).id)
         master.kill(made[account])
         ended_as(master, made[account], "CANCELED", STARTS)

@@ -47,7 +47,7 @@ def process(preempting_cluster: PreemptingCluster) -> Iterator[MasterProcess]:
     assert errors == []
 
 
-def begin(master: Master, pool: str, **hparams: object) -> tuple[int, str, str]:
+def begin(master: Master, pool: str, **hparams: Any) -> tuple[int, str, str]:
     """An experiment whose only trial reports: its number, the Slurm job, the node."""
     keys = {"resources": {"resource_pool": pool}}
     text = trainings.experiment(epochs=EPOCHS, save_at=2, stay_at=4, keys=keys, **hparams)

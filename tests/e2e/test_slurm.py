@@ -164,11 +164,11 @@ def test_a_node_failure_is_not_charged_and_the_trial_goes_on_elsewhere(
     number = create(master, trainings.experiment(epochs=10, save_at=2, stay_at=4))
     wait_running(master, number, 4)
     (node,) = wait_for(lambda: job_of(master, number)["nodes"], "a look at the running job")  # type: ignore[misc]
-    slurm_cluster.kill_node(node)
+    slurm_cluster.kill_node(node)  # type: ignore[has-type]
     try:
         ended_as(master, number, "COMPLETED", 180)
     finally:
-        slurm_cluster.restore_node(node)
+        slurm_cluster.restore_node(node)  # type: ignore[has-type]
     trial = only_trial(master, number)
     assert (trial.restarts, trial.attempts, trial.batches) == (0, 2, 10)
     text = log_text(master, trial.id)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,7 +102,7 @@ def people(process: MasterProcess) -> dict[str, Master]:
     return {account: process.client(user) for user, account in PEOPLE.items()}
 
 
-def create(master: Master, **keys: object) -> int:
+def create(master: Master, **keys: Any) -> int:
     return master.create_experiment(trainings.experiment(**keys), files(train__py=WHO)).id
 
 
@@ -156,8 +157,8 @@ def test_the_link_is_made_by_det_and_shown(process: MasterProcess) -> None:
     )
     assert "run as tmalice" in done.stdout
     shown = {user["username"]: user["agentUserGroup"] for user in process.client("admin").users()}
-    assert shown["determined"]["agentUser"] == "tmalice"
-    assert shown["determined"]["agentUid"] == known.pw_uid
+    assert shown["determined"]["agentUser"] == "tmalice"  # type: ignore[index]
+    assert shown["determined"]["agentUid"] == known.pw_uid  # type: ignore[index]
 
 
 def test_neither_of_two_people_sees_what_is_the_others(
@@ -168,7 +169,7 @@ def test_neither_of_two_people_sees_what_is_the_others(
     folders = {account: folder_of(jobs, account, known) for account in made}
     for account, folder in folders.items():
         wait_for((folder / "output.txt").exists, f"{account}'s output")
-        wait_for(lambda folder=folder: list((folder / "spool").iterdir()), f"{account}'s spool")
+        wait_for(lambda folder=folder: list((folder / "spool").iterdir()), f"{account}'s spool")  # type: ignore[misc]
         inside = [path for path in folder.rglob("*") if path.is_file()]
         assert {"token", "output.txt", "job.json"} <= {path.name for path in inside}
         for other in (*(set(folders) - {account}), SERVICE):
@@ -181,7 +182,7 @@ def test_neither_of_two_people_sees_what_is_the_others(
     assert run_as("tmalice", ["cat", str(folders["tmalice"] / "secrets/token")]).returncode == 0
     for account, master in people.items():
         trial = only_trial(master, made[account]).id
-        wait_for(lambda m=master, t=trial, a=account: f"I am {a}" in log_text(m, t), f"{account}'s log")
+        wait_for(lambda m=master, t=trial, a=account: f"I am {a}" in log_text(m, t), f"{account}'s log")  # type: ignore[misc]
     for account, master in people.items():
         master.cancel(made[account])
     for account, master in people.items():
@@ -268,13 +269,13 @@ def test_a_master_that_comes_back_still_ends_jobs_as_their_users(
 ) -> None:
     made = {account: create(master, epochs=100_000, keys={"max_restarts": 0}) for account, master in people.items()}
     for account, master in people.items():
-        wait_for(lambda m=master, n=made[account]: only_trial(m, n).batches >= 1, "the first report")
+        wait_for(lambda m=master, n=made[account]: only_trial(m, n).batches >= 1, "the first report")  # type: ignore[misc]
     process.kill()
     process.start()
     for account, user in zip(PEOPLE.values(), PEOPLE, strict=True):
         process.client(user).kill(made[account])
         ended_as(process.client(user), made[account], "CANCELED")
-        wait_for(lambda account=account: not queued(slurm_cluster, account), f"the end of {account}'s job")
+        wait_for(lambda account=account: not queued(slurm_cluster, account), f"the end of {account}'s job")  # type: ignore[misc]
 
 
 def test_a_persons_job_finds_the_master_at_its_new_address(

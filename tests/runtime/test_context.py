@@ -7,6 +7,8 @@ import io
 import os
 import tarfile
 import zlib
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from trainmaster.runtime.errors import BadContext
 from trainmaster.runtime.untar import unpack_context
 
 
-def pack(*entries):
+def pack(*entries: Any) -> Any:
     """Entries are (name, content) or (name, type, link target)."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -33,13 +35,13 @@ def pack(*entries):
 
 
 @pytest.fixture
-def target(tmp_path):
+def target(tmp_path: Path) -> Any:
     folder = tmp_path / "outer" / "context"
     folder.mkdir(parents=True)
     return folder
 
 
-def test_files_folders_and_links_are_unpacked(target):
+def test_files_folders_and_links_are_unpacked(target: Any) -> None:
     archive = pack(
         ("a", tarfile.DIRTYPE, ""),
         ("./a/train.py", b"print(1)"),
@@ -55,7 +57,7 @@ def test_files_folders_and_links_are_unpacked(target):
     assert (target / "a" / "train.py").stat().st_mode & 0o7777 == 0o755
 
 
-def test_an_empty_context_is_fine(target):
+def test_an_empty_context_is_fine(target: Any) -> None:
     assert unpack_context(b"", str(target)) == 0
 
 
@@ -78,13 +80,13 @@ def test_an_empty_context_is_fine(target):
         ([("a/b", tarfile.SYMTYPE, "."), ("a/b/c", tarfile.SYMTYPE, "../../..")], "leads out"),
     ],
 )
-def test_what_leads_out_is_refused(target, entries, words):
+def test_what_leads_out_is_refused(target: Any, entries: Any, words: str) -> None:
     with pytest.raises(BadContext, match=words):
         unpack_context(pack(*entries), str(target))
     assert sorted(os.listdir(target.parent)) == ["context"]
 
 
-def test_a_bomb_is_refused(target):
+def test_a_bomb_is_refused(target: Any) -> None:
     with pytest.raises(BadContext, match="more than 1000 bytes"):
         unpack_context(pack(("zeros", b"\0" * 2000)), str(target), max_bytes=1000)
     with pytest.raises(BadContext, match="more than 2 entries"):
@@ -92,18 +94,18 @@ def test_a_bomb_is_refused(target):
 
 
 @pytest.mark.parametrize("garbage", [b"%%%", b"\0\0\0", b"\x1f\x8b no gzip"])
-def test_garbage_is_refused(target, garbage):
+def test_garbage_is_refused(target: Any, garbage: bytes) -> None:
     with pytest.raises(BadContext):
         unpack_context(garbage, str(target))
 
 
-def test_a_truncated_archive_is_refused(target):
+def test_a_truncated_archive_is_refused(target: Any) -> None:
     whole = pack(("big", os.urandom(100_000)))
     with pytest.raises(BadContext):
         unpack_context(whole[:50_000], str(target))
 
 
-def header(name, **fields):
+def header(name: Any, **fields: Any) -> Any:
     """The header of an entry whose number fields are written without a look at what is true."""
     info = tarfile.TarInfo(name)
     for key, value in fields.items():
@@ -121,12 +123,12 @@ def header(name, **fields):
         (b"\0" * 2**21, "continues after its end"),
     ],
 )
-def test_headers_that_lie_are_refused(target, tar, words):
+def test_headers_that_lie_are_refused(target: Any, tar: Any, words: str) -> None:
     with pytest.raises(BadContext, match=words):
         unpack_context(gzip.compress(tar + b"\0" * 1024), str(target))
 
 
-def test_compressed_data_with_a_wrong_byte_is_refused(target):
+def test_compressed_data_with_a_wrong_byte_is_refused(target: Any) -> None:
     whole = bytearray(pack(("big", os.urandom(100_000))))
     for place in range(2_000, len(whole), 10_000):
         broken = whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
@@ -138,7 +140,7 @@ def test_compressed_data_with_a_wrong_byte_is_refused(target):
         unpack_context(start + b"\xff" * 1000, str(target))
 
 
-def test_a_job_with_a_bad_context_says_so(stage):
+def test_a_job_with_a_bad_context_says_so(stage: Any) -> None:
     job, master = stage("echo never", context=pack(("../evil", b"x")))
     status, _ = job.run()
     assert status == 70
@@ -146,7 +148,7 @@ def test_a_job_with_a_bad_context_says_so(stage):
     assert any("leads out" in line for line in master.lines(source="runtime"))
 
 
-def test_files_that_the_master_cannot_give_now_are_asked_for_again(stage):
+def test_files_that_the_master_cannot_give_now_are_asked_for_again(stage: Any) -> None:
     job, master = stage("cat a", context=pack(("a", b"here")))
     master.apart, master.answer_status["context"] = True, 503
     process = job.start()
@@ -158,7 +160,7 @@ def test_files_that_the_master_cannot_give_now_are_asked_for_again(stage):
 
 
 @pytest.mark.parametrize(("says", "message"), [(404, "refused"), (503, "did not come within 1 s")])
-def test_without_its_files_a_job_does_not_begin(stage, says, message):
+def test_without_its_files_a_job_does_not_begin(stage: Any, says: int, message: str) -> None:
     job, master = stage("echo never", context=pack(("a", b"")), lease_patience=1)
     master.apart, master.answer_status["context"] = True, says
     status, _ = job.run()
@@ -167,14 +169,14 @@ def test_without_its_files_a_job_does_not_begin(stage, says, message):
     assert not master.exits[0]["began"]
 
 
-def test_files_that_did_not_come_with_the_lease_are_fetched(stage):
+def test_files_that_did_not_come_with_the_lease_are_fetched(stage: Any) -> None:
     job, master = stage("cat a", context=pack(("a", b"here")))
     master.apart = True
     assert job.run()[0] == 0
     assert master.lines() == ["here"]
 
 
-def test_a_lease_with_spoilt_files_is_told(stage):
+def test_a_lease_with_spoilt_files_is_told(stage: Any) -> None:
     job, master = stage("echo never")
     spoilt = {"path": "a", "mode": 0o644, "mtime": 0, "content": "%%%"}
     master._lease = lambda body: (200, {**master.work, "files": [spoilt], "context_size": 3})
@@ -185,7 +187,7 @@ def test_a_lease_with_spoilt_files_is_told(stage):
     )
 
 
-def test_small_files_are_listed_and_written_as_the_archive_would_be(target):
+def test_small_files_are_listed_and_written_as_the_archive_would_be(target: Any) -> None:
     archive = pack(("a", tarfile.DIRTYPE, ""), ("./a/train.py", b"print(1)"), ("empty", b""), ("empty", b"later"))
     files = listed(archive)
     assert files is not None
@@ -214,7 +216,7 @@ def test_small_files_are_listed_and_written_as_the_archive_would_be(target):
         ({"path": ".", "content": "YQ==", "mode": 0o644, "mtime": 0}, "'.' cannot be written"),
     ],
 )
-def test_a_list_of_files_that_makes_no_sense_is_refused(target, entry, words):
+def test_a_list_of_files_that_makes_no_sense_is_refused(target: Any, entry: Any, words: str) -> None:
     with pytest.raises(BadContext, match=words):
         write_files([entry], str(target))
     assert sorted(os.listdir(target.parent)) == ["context"]
@@ -236,11 +238,11 @@ def test_a_list_of_files_that_makes_no_sense_is_refused(target, entry, words):
     ],
     ids=["link", "pipe", "large", "many", "bomb", "two", "cut off", "none", "empty", "absent"],
 )
-def test_what_is_not_small_and_plain_is_left_to_the_runtime(archive):
+def test_what_is_not_small_and_plain_is_left_to_the_runtime(archive: Any) -> None:
     assert listed(archive) is None
 
 
-def test_headers_that_lie_are_not_listed():
+def test_headers_that_lie_are_not_listed() -> None:
     for tar in (
         header("ahead", size=0) + header("back", size=-1024),
         header("sparse", type=tarfile.GNUTYPE_SPARSE, size=10**9) + b"x" * 512,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 from tests.runtime.test_whole_job import archive
 
@@ -39,7 +41,7 @@ with det.core.init() as ctx:
 """
 
 
-def test_reports_reach_the_master_in_order_with_their_values(stage, tmp_path):
+def test_reports_reach_the_master_in_order_with_their_values(stage: Any, tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()
     storage = {"type": "shared_fs", "host_path": str(store), "storage_path": "a/b"}
@@ -83,15 +85,15 @@ with core.init() as ctx:
 """
 
 
-def stop_at(step):
-    def decide(master, stream, record):
+def stop_at(step: Any) -> Any:
+    def decide(master: Any, stream: Any, record: Any) -> None:
         if record.get("kind") == "metrics" and record["steps_completed"] == step:
             master.preempt = "early stop"
 
     return decide
 
 
-def test_a_searchers_decision_is_seen_by_the_very_next_look(stage):
+def test_a_searchers_decision_is_seen_by_the_very_next_look(stage: Any) -> None:
     job, master = stage("python3 train.py", context=archive(**{"train.py": SEARCH}))
     master.decide = stop_at(3)
     status, output = job.run()
@@ -104,7 +106,7 @@ def test_a_searchers_decision_is_seen_by_the_very_next_look(stage):
     assert record["preempt_acked"]
 
 
-def test_the_decision_is_seen_even_when_the_master_is_slow(stage):
+def test_the_decision_is_seen_even_when_the_master_is_slow(stage: Any) -> None:
     job, master = stage("python3 train.py", context=archive(**{"train.py": SEARCH}))
     master.decide = stop_at(2)
     master.delay = 0.4
@@ -113,7 +115,7 @@ def test_the_decision_is_seen_even_when_the_master_is_slow(stage):
     assert "left after 2" in master.lines()
 
 
-def test_operations_run_to_max_length_when_nobody_objects(stage):
+def test_operations_run_to_max_length_when_nobody_objects(stage: Any) -> None:
     job, master = stage("python3 train.py", context=archive(**{"train.py": SEARCH}))
     status, _ = job.run()
     assert status == 0
@@ -122,7 +124,7 @@ def test_operations_run_to_max_length_when_nobody_objects(stage):
     assert job.exit_record()["preempted"] is None
 
 
-def test_a_training_that_is_asked_to_leave_at_once_does_not_begin(stage):
+def test_a_training_that_is_asked_to_leave_at_once_does_not_begin(stage: Any) -> None:
     job, master = stage("echo began", work={"preempt": {"reason": "paused"}})
     status, _ = job.run()
     assert status == 0

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ def look(root: Path, slots: int, slot_type: str = "cuda", **environ: str) -> tup
         ([], {"SLURM_STEP_GPUS": "0"}, f"node n1 was given 1 GPU (0) but the container sees none: GPU 0 ({FIRST}) is"),
     ],
 )
-def test_gpus_that_are_missing_are_named(nvml, tmp_path, gpus, environ, sentence):
+def test_gpus_that_are_missing_are_named(nvml: Any, tmp_path: Path, gpus: Any, environ: Any, sentence: str) -> None:
     root = node_with_driver(tmp_path)
     missing, doubt = look(root, 4, LD_LIBRARY_PATH=str(nvml), FAKE_GPUS=" ".join(gpus), **environ)
     assert doubt is None
@@ -116,7 +117,7 @@ def test_gpus_that_are_missing_are_named(nvml, tmp_path, gpus, environ, sentence
         (["MIG-1,0,0,0,d", "MIG-2,0,0,0,d"], {"CUDA_VISIBLE_DEVICES": "MIG-1,MIG-2"}),
     ],
 )
-def test_nothing_is_said_where_all_is_well(nvml, tmp_path, gpus, environ):
+def test_nothing_is_said_where_all_is_well(nvml: Any, tmp_path: Path, gpus: Any, environ: Any) -> None:
     root = node_with_driver(tmp_path)
     assert look(root, 4, LD_LIBRARY_PATH=str(nvml), FAKE_GPUS=" ".join(gpus), **environ) == (None, None)
 
@@ -130,7 +131,7 @@ def test_nothing_is_said_where_all_is_well(nvml, tmp_path, gpus, environ):
         ({"CUDA_VISIBLE_DEVICES": ""}, "node n1 was given 4 GPUs, but the container sees 2"),
     ],
 )
-def test_a_doubt_ends_nothing(nvml, tmp_path, environ, doubt):
+def test_a_doubt_ends_nothing(nvml: Any, tmp_path: Path, environ: Any, doubt: str) -> None:
     root = node_with_driver(tmp_path)
     given = {"LD_LIBRARY_PATH": str(nvml), "FAKE_GPUS": " ".join(FOUR[:2]), "CUDA_VISIBLE_DEVICES": "0,1"}
     missing, said = look(root, 4, **{**given, **environ})
@@ -151,7 +152,7 @@ os._exit(0)
 """
 
 
-def test_a_driver_that_hangs_is_not_waited_for(nvml, tmp_path):
+def test_a_driver_that_hangs_is_not_waited_for(nvml: Any, tmp_path: Path) -> None:
     root = node_with_driver(tmp_path)
     hangs = {"LD_LIBRARY_PATH": str(nvml), "FAKE_NVML_HANGS": "3600", "CUDA_VISIBLE_DEVICES": "0,1", "ROOT": str(root)}
     known = {"TRAINMASTER_JOB_ID": "1", "TRAINMASTER_NODE_NAME": "n1"}
@@ -161,20 +162,20 @@ def test_a_driver_that_hangs_is_not_waited_for(nvml, tmp_path):
     assert "the driver of the GPUs of node n1 has not answered for" in done.stdout, done.stderr
 
 
-def test_a_container_without_any_device_is_sure(tmp_path):
+def test_a_container_without_any_device_is_sure(tmp_path: Path) -> None:
     root = node_with_driver(tmp_path, devices=0)
     missing, _ = look(root, 1, CUDA_VISIBLE_DEVICES="0", LD_LIBRARY_PATH="/nonexistent")
     assert "(0) but the container sees none (no /dev/nvidia0 or other device)" in (missing or ""), missing
 
 
-def test_gpus_that_a_site_pretends_to_have_are_left_alone(tmp_path):
+def test_gpus_that_a_site_pretends_to_have_are_left_alone(tmp_path: Path) -> None:
     missing, doubt = look(tmp_path, 2, CUDA_VISIBLE_DEVICES="0,1")
     assert (missing, doubt) == (None, "node n1 was given 2 GPUs (0, 1), but its kernel has no NVIDIA driver")
     assert look(tmp_path, 2, "cpu", CUDA_VISIBLE_DEVICES="0,1") == (None, None)
     assert look(tmp_path, 0, CUDA_VISIBLE_DEVICES="0,1") == (None, None)
 
 
-def test_amds_gpus_are_counted(tmp_path):
+def test_amds_gpus_are_counted(tmp_path: Path) -> None:
     doubt = "node n1 was given 2 GPUs (0, 1), but its kernel has no driver for ROCm's GPUs"
     assert look(tmp_path, 2, "rocm", ROCR_VISIBLE_DEVICES="0,1") == (None, doubt)
     add_processor(tmp_path, 0)
@@ -191,7 +192,7 @@ def test_amds_gpus_are_counted(tmp_path):
 
 
 @pytest.fixture
-def python_on_a_gpu_node(nvml, tmp_path):
+def python_on_a_gpu_node(nvml: Any, tmp_path: Path) -> Any:
     """A Python in whose /proc and /dev there is NVIDIA's driver: mounts in a namespace of its own."""
     node = node_with_driver(tmp_path / "node")
     script = tmp_path / "python"
@@ -206,7 +207,7 @@ def python_on_a_gpu_node(nvml, tmp_path):
     return {"python": str(script), "LD_LIBRARY_PATH": str(nvml)}
 
 
-def test_a_job_ends_before_its_training_when_a_gpu_is_missing(stage, python_on_a_gpu_node):
+def test_a_job_ends_before_its_training_when_a_gpu_is_missing(stage: Any, python_on_a_gpu_node: Any) -> None:
     job, master = stage("echo never", slots=4, slot_type="cuda")
     status, output = job.run(
         **python_on_a_gpu_node, CUDA_VISIBLE_DEVICES="0,1,2,3", FAKE_GPUS=" ".join(FOUR[:2] + FOUR[3:])
@@ -218,14 +219,14 @@ def test_a_job_ends_before_its_training_when_a_gpu_is_missing(stage, python_on_a
     assert "never" not in master.lines()
 
 
-def test_a_job_that_sees_its_gpus_trains(stage, python_on_a_gpu_node):
+def test_a_job_that_sees_its_gpus_trains(stage: Any, python_on_a_gpu_node: Any) -> None:
     job, master = stage("echo trains", slots=4, slot_type="cuda")
     status, output = job.run(**python_on_a_gpu_node, CUDA_VISIBLE_DEVICES="0,1,2,3", FAKE_GPUS=" ".join(FOUR))
     assert (status, master.lines()) == (0, ["trains"]), output
     assert [line for line in master.lines(source="runtime") if "GPU" in line] == []
 
 
-def test_a_job_says_what_is_doubtful_and_trains(stage):
+def test_a_job_says_what_is_doubtful_and_trains(stage: Any) -> None:
     job, master = stage("echo trains", slots=2, slot_type="cuda")
     status, output = job.run(CUDA_VISIBLE_DEVICES="0,1", LD_LIBRARY_PATH="/nonexistent")
     assert (status, master.lines()) == (0, ["trains"]), output
@@ -233,7 +234,7 @@ def test_a_job_says_what_is_doubtful_and_trains(stage):
     assert [record["level"] for record in said] == ["WARNING"]
 
 
-def test_a_node_with_too_few_slots_is_named(stage):
+def test_a_node_with_too_few_slots_is_named(stage: Any) -> None:
     job, master = stage("echo never", work={"num_nodes": 2}, slots=4, slot_type="cuda")
     nodes = [
         job.start(node_rank=rank, num_nodes=2, CUDA_VISIBLE_DEVICES=devices) for rank, devices in ((0, "0,1"), (1, "0"))
@@ -247,7 +248,7 @@ def test_a_node_with_too_few_slots_is_named(stage):
         assert not record["began"]
 
 
-def test_one_node_with_too_few_slots_says_so(stage):
+def test_one_node_with_too_few_slots_says_so(stage: Any) -> None:
     job, master = stage("echo never", slots=2, slot_type="cuda")
     assert job.run(CUDA_VISIBLE_DEVICES="0")[0] == 69
     assert "node n0 has 1 slots instead of 2; " in master.exits[0]["message"]

@@ -13,6 +13,7 @@ import sysconfig
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,15 +35,15 @@ with core.init() as ctx:
 
 
 @pytest.fixture
-def waiting(stage):
-    def make(**arguments):
+def waiting(stage: Any) -> Any:
+    def make(**arguments: Any) -> Any:
         job, master = stage("python3 train.py", context=archive(**{"train.py": WAITS}), **arguments)
         return job, master
 
     return make
 
 
-def left_well(job, master, process, reason):
+def left_well(job: Any, master: Any, process: Any, reason: Any) -> None:
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     assert "saved" in master.lines()
@@ -52,11 +53,11 @@ def left_well(job, master, process, reason):
     assert len(master.kinds("ack_preempt")) == 1
 
 
-def pending(master):
+def pending(master: Any) -> Any:
     return [r["reason"] for r in master.streams["log-0"] if r.get("kind") == "preempt_pending"]
 
 
-def test_the_master_asks_through_the_long_poll(waiting):
+def test_the_master_asks_through_the_long_poll(waiting: Any) -> None:
     job, master = waiting(heartbeat=600)
     process = job.start()
     master.wait(lambda: "ready" in master.lines())
@@ -66,7 +67,7 @@ def test_the_master_asks_through_the_long_poll(waiting):
     assert len([request for request in master.requests if "preemption" in request]) <= 12
 
 
-def test_the_scheduler_asks_with_sigusr2(waiting):
+def test_the_scheduler_asks_with_sigusr2(waiting: Any) -> None:
     job, master = waiting()
     process = job.start()
     master.wait(lambda: "ready" in master.lines())
@@ -75,7 +76,7 @@ def test_the_scheduler_asks_with_sigusr2(waiting):
     assert pending(master) == ["scheduler"]
 
 
-def test_a_warning_sent_to_every_process_of_the_step_kills_none(waiting):
+def test_a_warning_sent_to_every_process_of_the_step_kills_none(waiting: Any) -> None:
     job, master = waiting()
     process = job.start()
     master.wait(lambda: "ready" in master.lines())
@@ -85,7 +86,7 @@ def test_a_warning_sent_to_every_process_of_the_step_kills_none(waiting):
     left_well(job, master, process, "scheduler")
 
 
-def test_sigusr2_near_the_end_means_the_walltime(waiting):
+def test_sigusr2_near_the_end_means_the_walltime(waiting: Any) -> None:
     job, master = waiting(walltime_grace=10)
     process = job.start(TRAINMASTER_END_TIME=str(time.time() + 60))
     master.wait(lambda: "ready" in master.lines())
@@ -93,14 +94,14 @@ def test_sigusr2_near_the_end_means_the_walltime(waiting):
     left_well(job, master, process, "walltime")
 
 
-def test_the_clock_asks_before_the_walltime_ends(waiting):
+def test_the_clock_asks_before_the_walltime_ends(waiting: Any) -> None:
     job, master = waiting(walltime_grace=120)  # it is asked 4 s after its start: it must have begun by then
     process = job.start(TRAINMASTER_END_TIME=str(time.time() + 124))
     left_well(job, master, process, "walltime")
     assert pending(master) == ["walltime"]
 
 
-def test_sigterm_asks_first_and_then_ends(stage):
+def test_sigterm_asks_first_and_then_ends(stage: Any) -> None:
     job, master = stage("trap 'echo told; exit 9' TERM; echo ready; while :; do sleep 0.05; done")
     process = job.start()
     master.wait(lambda: "ready" in master.lines())
@@ -113,7 +114,7 @@ def test_sigterm_asks_first_and_then_ends(stage):
     assert not record["preempt_acked"]
 
 
-def test_a_training_that_ignores_sigterm_is_killed(stage):
+def test_a_training_that_ignores_sigterm_is_killed(stage: Any) -> None:
     job, master = stage("trap '' TERM; echo ready; while :; do sleep 0.05; done", kill_grace=0.5)
     process = job.start()
     master.wait(lambda: "ready" in master.lines())
@@ -121,7 +122,7 @@ def test_a_training_that_ignores_sigterm_is_killed(stage):
     assert process.wait(60) == 128 + 9
 
 
-def test_the_end_needs_nothing_more_of_the_image(stage, tmp_path):
+def test_the_end_needs_nothing_more_of_the_image(stage: Any, tmp_path: Path) -> None:
     """A signal to all processes of a job also ends the one that serves the files of a container's image."""
     home = tmp_path / "python"
     library = Path(sysconfig.get_path("stdlib"))
@@ -137,7 +138,7 @@ def test_the_end_needs_nothing_more_of_the_image(stage, tmp_path):
     assert "ERROR: vanishing" in master.lines()
 
 
-def test_sigterm_while_waiting_for_the_lease(stage):
+def test_sigterm_while_waiting_for_the_lease(stage: Any) -> None:
     job, master = stage("echo never")
     master.vanish()
     with socket.create_server(("127.0.0.1", master.port)) as silent:
@@ -161,7 +162,7 @@ def test_sigterm_while_waiting_for_the_lease(stage):
         (["/etc/passwd"], 126, None),
     ],
 )
-def test_the_status_is_the_trainings(stage, entrypoint, status, number):
+def test_the_status_is_the_trainings(stage: Any, entrypoint: Any, status: int, number: int | None) -> None:
     job, master = stage(entrypoint)
     assert job.run()[0] == status
     record = job.exit_record()
@@ -169,7 +170,7 @@ def test_the_status_is_the_trainings(stage, entrypoint, status, number):
     assert master.exits[0] == record
 
 
-def test_nothing_of_the_training_is_left_behind(stage, tmp_path):
+def test_nothing_of_the_training_is_left_behind(stage: Any, tmp_path: Path) -> None:
     script = f"""
 (setsid sh -c 'trap "" TERM; echo $$ > {tmp_path}/daemon; while :; do sleep 0.05; done' >/dev/null 2>&1 &)
 while [ ! -s {tmp_path}/daemon ]; do sleep 0.01; done
@@ -181,7 +182,7 @@ while [ ! -s {tmp_path}/daemon ]; do sleep 0.01; done
     assert any("left behind" in line for line in master.lines(source="runtime"))
 
 
-def test_a_training_whose_shell_died_of_the_same_signal_may_save(stage):
+def test_a_training_whose_shell_died_of_the_same_signal_may_save(stage: Any) -> None:
     """Slurm signals every process of a job: the runtime, the shell of the entrypoint, and the training."""
     script = """
 import os, signal, time
@@ -207,7 +208,7 @@ with core.init() as ctx:
     assert "saved" in master.lines()
 
 
-def test_the_training_dies_with_its_runtime(stage, tmp_path):
+def test_the_training_dies_with_its_runtime(stage: Any, tmp_path: Path) -> None:
     job, _ = stage(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"])
     process = job.start()
     until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
@@ -232,7 +233,7 @@ def memory_group() -> Path | None:
     return None
 
 
-def test_a_training_killed_for_want_of_memory_is_told_so(stage):
+def test_a_training_killed_for_want_of_memory_is_told_so(stage: Any) -> None:
     group = memory_group()
     if group is None:
         pytest.skip("no memory control group can be made here (not root, or no memory controller)")
@@ -254,7 +255,7 @@ def removed(group: Path) -> bool:
     return not group.exists()
 
 
-def test_the_token_is_in_no_argument_and_no_log(stage, tmp_path):
+def test_the_token_is_in_no_argument_and_no_log(stage: Any, tmp_path: Path) -> None:
     from tests.support.runtime.master import TOKEN
 
     job, master = stage(
@@ -275,7 +276,7 @@ def test_the_token_is_in_no_argument_and_no_log(stage, tmp_path):
     assert holders == [job.folder / "secrets" / "token"]
 
 
-def test_the_training_inherits_nothing_but_its_streams(stage):
+def test_the_training_inherits_nothing_but_its_streams(stage: Any) -> None:
     """Neither what was left open for the runtime, nor what Python has its own process ignore."""
     sees = "echo $(ls /proc/self/fd); grep SigIgn /proc/self/status; ps -o sid= -p $$; echo $$; pwd"
     job, master = stage(sees)
@@ -304,7 +305,7 @@ def test_the_training_inherits_nothing_but_its_streams(stage):
         (["/"], 126, "'/' cannot be run"),
     ],
 )
-def test_what_cannot_be_run_is_told_as_a_shell_would(stage, entrypoint, status, words):
+def test_what_cannot_be_run_is_told_as_a_shell_would(stage: Any, entrypoint: Any, status: int, words: str) -> None:
     job, master = stage(entrypoint, context=archive(text="no program"))
     assert job.run()[0] == status
     assert words in master.exits[0]["message"]
@@ -325,7 +326,7 @@ except BlockingIOError as error:
 """
 
 
-def test_where_no_more_processes_may_be_the_error_names_the_program():
+def test_where_no_more_processes_may_be_the_error_names_the_program() -> None:
     package = Path(tempfile.mkdtemp(prefix="tm-")) / "runtime.zip"  # where any account may read
     try:
         package.parent.chmod(0o755)

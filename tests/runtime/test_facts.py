@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ SLURM = {
 }
 
 
-def job(**changes):
+def job(**changes: Any) -> Any:
     fields = {
         "folder": "/job",
         "allocation_id": "a",
@@ -42,7 +44,7 @@ def job(**changes):
     return JobDescription(**{**fields, **changes})
 
 
-def test_slurms_words():
+def test_slurms_words() -> None:
     facts = read_facts(SLURM, job())
     assert (facts.job_id, facts.node_rank, facts.num_nodes, facts.node_name) == ("4711", 1, 2, "n7")
     assert facts.end_time == 1893456000.0
@@ -50,7 +52,7 @@ def test_slurms_words():
     assert read_facts({**SLURM, "SLURM_NODEID": "0"}, job()).slot_ids == (0, 1)
 
 
-def test_ours_win():
+def test_ours_win() -> None:
     ours = {"TRAINMASTER_JOB_ID": "9", "TRAINMASTER_NODE_RANK": "0", "TRAINMASTER_SLOT_IDS": "[4, 6]"}
     facts = read_facts({**SLURM, **ours, "TRAINMASTER_END_TIME": "12.5"}, job(slot_type="cuda"))
     assert (facts.job_id, facts.node_rank, facts.slot_ids, facts.end_time) == ("9", 0, (4, 6), 12.5)
@@ -67,11 +69,11 @@ def test_ours_win():
         ({"ROCR_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "0"}, "rocm", (1,)),
     ],
 )
-def test_devices(environ, slot_type, slots):
+def test_devices(environ: Any, slot_type: str, slots: Any) -> None:
     assert read_facts({**SLURM, **environ}, job(slot_type=slot_type)).slot_ids == slots
 
 
-def test_devices_by_uuid(monkeypatch):
+def test_devices_by_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     facts = read_facts({**SLURM, "CUDA_VISIBLE_DEVICES": "GPU-aa,MIG-bb"}, job(slot_type="cuda"))
     assert facts.slot_ids == (0, 1)
@@ -80,12 +82,12 @@ def test_devices_by_uuid(monkeypatch):
     assert parse_devices("0,-1,2") == ["0"]
 
 
-def test_a_job_without_slots_gets_none():
+def test_a_job_without_slots_gets_none() -> None:
     assert read_facts({**SLURM, "CUDA_VISIBLE_DEVICES": "0"}, job(slots=0, slot_type="cuda")).slot_ids == ()
 
 
 @pytest.mark.parametrize("end", ["0", "4294967294", "99999999999"])
-def test_an_unlimited_job_has_no_end(end):
+def test_an_unlimited_job_has_no_end(end: str) -> None:
     assert read_facts({**SLURM, "SLURM_JOB_END_TIME": end}, job()).end_time is None
 
 
@@ -99,7 +101,7 @@ def test_an_unlimited_job_has_no_end(end):
         ({"SLURM_JOB_END_TIME": "soon"}, "seconds since the epoch"),
     ],
 )
-def test_nonsense_is_a_sentence(changes, words):
+def test_nonsense_is_a_sentence(changes: Any, words: str) -> None:
     with pytest.raises(BadJobFolder, match=words):
         read_facts({**SLURM, **changes}, job())
 
@@ -113,13 +115,13 @@ def test_nonsense_is_a_sentence(changes, words):
         ('{"version": 1}', "allocation_id must be a string"),
     ],
 )
-def test_a_bad_job_folder_is_a_sentence(tmp_path, content, words):
+def test_a_bad_job_folder_is_a_sentence(tmp_path: Path, content: str | None, words: str) -> None:
     if content is not None:
         (tmp_path / "job.json").write_text(content)
     with pytest.raises(BadJobFolder, match=words):
-        read_job(tmp_path)
+        read_job(str(tmp_path))
     with pytest.raises(BadJobFolder, match="token"):
-        read_token(tmp_path)
+        read_token(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_a_bad_job_folder_is_a_sentence(tmp_path, content, words):
         ({"entrypoint": "a", "trial": {"id": "x"}}, "trial: id must be a number"),
     ],
 )
-def test_a_lease_that_makes_no_sense_is_a_sentence(answer, words):
+def test_a_lease_that_makes_no_sense_is_a_sentence(answer: Any, words: str) -> None:
     with pytest.raises(BadJobFolder, match=words):
         parse_work(answer)
 
@@ -152,17 +154,17 @@ def test_a_lease_that_makes_no_sense_is_a_sentence(answer, words):
         ("", (None, "INFO", "")),
     ],
 )
-def test_lines_tell_their_rank_and_level(line, parsed):
+def test_lines_tell_their_rank_and_level(line: str, parsed: Any) -> None:
     assert parse_line(line) == parsed
 
 
-def test_why_sigusr2_came():
+def test_why_sigusr2_came() -> None:
     assert signal_reason(None, 120, 0) == "scheduler"
     assert signal_reason(1000.0, 120, 800) == "walltime"
     assert signal_reason(1000.0, 120, 100) == "scheduler"
 
 
-def test_addresses():
+def test_addresses() -> None:
     assert choose_address("nonesuch9, lo", "http://192.0.2.1") == ("127.0.0.1", "lo")
     address, _ = choose_address("", "http://127.0.0.1:8080")
     assert address.count(".") == 3
@@ -170,7 +172,7 @@ def test_addresses():
     assert interface_address("nonesuch9") is None
 
 
-def test_a_jobs_ports_are_its_own_while_it_runs():
+def test_a_jobs_ports_are_its_own_while_it_runs() -> None:
     mine, others = ReservedPorts(5), ReservedPorts(300)
     assert len({*mine.numbers, *others.numbers}) == 305
     assert all(10000 <= port < 65536 for port in mine.numbers)
@@ -207,8 +209,8 @@ def test_a_jobs_ports_are_its_own_while_it_runs():
         ({}, None),
     ],
 )
-def test_the_kernels_count_of_memory_kills(tmp_path, files, count):
+def test_the_kernels_count_of_memory_kills(tmp_path: Path, files: Any, count: int | None) -> None:
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
-    assert oom_kills(tmp_path) == count
+    assert oom_kills(str(tmp_path)) == count

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +31,7 @@ print("done")
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def small_disk(tmp_path: Path) -> Iterator[Any]:
     mount = tmp_path / "small"
     mount.mkdir()
     # Room for the job's code, and for all that it reports: when the ballast is gone, the spool must fit.
@@ -43,14 +45,14 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
-def fill(mount, leave):
+def fill(mount: Any, leave: Any) -> None:
     """Leave about `leave` bytes."""
     stat = os.statvfs(mount)
     with open(mount / "ballast", "wb") as file:
         file.write(b"\0" * max(0, stat.f_bavail * stat.f_frsize - leave))
 
 
-def test_reports_reach_the_master_although_the_disk_takes_none(stage, small_disk, tmp_path):
+def test_reports_reach_the_master_although_the_disk_takes_none(stage: Any, small_disk: Any, tmp_path: Path) -> None:
     job, master = stage("python3 train.py", context=archive(**{"train.py": CHATTY}), folder=small_disk / "job")
     fill(small_disk, 40_000)
     hold = tmp_path / "hold"
@@ -69,7 +71,7 @@ def test_reports_reach_the_master_although_the_disk_takes_none(stage, small_disk
     assert master.exits[0]["exit_code"] == 0
 
 
-def test_when_there_is_room_again_the_spool_is_made_whole(stage, small_disk, tmp_path):
+def test_when_there_is_room_again_the_spool_is_made_whole(stage: Any, small_disk: Any, tmp_path: Path) -> None:
     chatty = archive(**{"train.py": CHATTY})
     job, master = stage("python3 train.py", context=chatty, folder=small_disk / "job", final_patience=1.5)
     fill(small_disk, 40_000)
@@ -91,7 +93,7 @@ def test_when_there_is_room_again_the_spool_is_made_whole(stage, small_disk, tmp
 
 
 @pytest.mark.parametrize("leave", [0, 40_000])
-def test_a_node_whose_own_disk_is_full_is_told_of(stage, small_disk, leave):
+def test_a_node_whose_own_disk_is_full_is_told_of(stage: Any, small_disk: Any, leave: int) -> None:
     job, master = stage("echo never")
     fill(small_disk, leave)
     with tempfile.TemporaryDirectory() as short:  # a longer name would be passed over

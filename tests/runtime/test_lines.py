@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,16 +23,17 @@ def by_rule(text: bytes) -> list[tuple[bytes, bool, int]]:
 
 
 @given(st.text("a\r\n", max_size=12).map(str.encode))
-def test_lines_are_cut_by_the_rule(text):
+def test_lines_are_cut_by_the_rule(text: Any) -> None:
     assert list(_pieces(text)) == by_rule(text)
 
 
 LETTERS = ["a", "é", "好", "😀", "\n"]
 
 
-def read_in_pieces(text, sizes):
+def read_in_pieces(text: Any, sizes: Any) -> Any:
     """What a reader makes of a text that is written to its pipe in pieces of `sizes` bytes."""
-    records, (source, target) = [], os.pipe()
+    records: list[Any] = []
+    source, target = os.pipe()
     reader = LineReader(source, "stdout", [], records.append)
     reader.start()
     content, at = text.encode(), 0
@@ -50,7 +52,7 @@ def read_in_pieces(text, sizes):
     st.integers(1, 5),
     st.sampled_from([1021, 4096, 65535, 65536, 65537]),
 )
-def test_every_character_of_a_long_line_arrives(letters, shift, length, size):
+def test_every_character_of_a_long_line_arrives(letters: Any, shift: Any, length: Any, size: Any) -> None:
     """At each place of the cut in a character, and whatever pieces the pipe is read in."""
     line = "x" * shift + "".join(letters) * (length * MAX_LINE // 8)
     lines = read_in_pieces(line + "\nend\n", iter(lambda: size, 0))
@@ -59,8 +61,9 @@ def test_every_character_of_a_long_line_arrives(letters, shift, length, size):
     assert all(len(part.encode()) <= MAX_LINE for part in lines)
 
 
-def test_bytes_that_are_no_text_are_cut_as_ever():
-    records, (source, target) = [], os.pipe()
+def test_bytes_that_are_no_text_are_cut_as_ever() -> None:
+    records: list[Any] = []
+    source, target = os.pipe()
     reader = LineReader(source, "stdout", [], records.append)
     reader.start()
     with os.fdopen(target, "wb") as pipe:
@@ -69,11 +72,11 @@ def test_bytes_that_are_no_text_are_cut_as_ever():
     assert [len(record["line"]) for record in records] == [MAX_LINE, MAX_LINE]
 
 
-def test_a_long_line_of_a_rank_arrives_whole():
+def test_a_long_line_of_a_rank_arrives_whole() -> None:
     (source, write), (read, target) = os.pipe(), os.pipe()
     pieces = []
 
-    def take():
+    def take() -> None:
         while block := os.read(read, 1 << 20):
             pieces.append(block)
 

@@ -6,6 +6,10 @@ import json
 import os
 import threading
 import time
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.runtime.test_whole_job import archive
 from tests.support.runtime.master import FakeMaster
@@ -29,7 +33,7 @@ with core.init() as ctx:
 """
 
 
-def test_reports_are_replayed_once_and_in_order_when_it_comes_back(stage, tmp_path):
+def test_reports_are_replayed_once_and_in_order_when_it_comes_back(stage: Any, tmp_path: Path) -> None:
     job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}))
     process = job.start(TEST_FOLDER=str(tmp_path))
     master.wait(lambda: len(master.kinds("metrics")) == 10)
@@ -47,12 +51,12 @@ def test_reports_are_replayed_once_and_in_order_when_it_comes_back(stage, tmp_pa
     assert any("reports wait on disk" in line for line in master.lines(source="runtime"))
 
 
-def test_an_answer_that_got_lost_does_not_double_a_record(stage, tmp_path):
+def test_an_answer_that_got_lost_does_not_double_a_record(stage: Any, tmp_path: Path) -> None:
     job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}))
 
     vanished = threading.Event()
 
-    def cut(the_master, stream, record):
+    def cut(the_master: Any, stream: Any, record: Any) -> None:
         # The record is kept, but the runtime never hears so.
         if stream == "core" and record.get("steps_completed") == 10 and the_master._server is not None:
             the_master.vanish()
@@ -70,11 +74,11 @@ def test_an_answer_that_got_lost_does_not_double_a_record(stage, tmp_path):
     assert [m["steps_completed"] for m in master.kinds("metrics")] == list(range(1, 31))
 
 
-def test_a_master_that_asks_to_wait_is_not_called_before(stage, tmp_path):
+def test_a_master_that_asks_to_wait_is_not_called_before(stage: Any, tmp_path: Path) -> None:
     job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}))
     calls = []
 
-    def answer(verb, path, headers, body):
+    def answer(verb: Any, path: Any, headers: Any, body: Any) -> Any:
         if path.endswith("/reports") and body["stream"] == "core":
             calls.append(time.monotonic())
         return FakeMaster._answer(master, verb, path, headers, body)
@@ -91,7 +95,7 @@ def test_a_master_that_asks_to_wait_is_not_called_before(stage, tmp_path):
     assert [m["steps_completed"] for m in master.kinds("metrics")] == list(range(1, 31))
 
 
-def test_when_it_stays_away_spool_and_exit_record_remain(stage, tmp_path):
+def test_when_it_stays_away_spool_and_exit_record_remain(stage: Any, tmp_path: Path) -> None:
     job, master = stage("python3 train.py; exit 3", context=archive(**{"train.py": STEPS}), final_patience=1.5)
     process = job.start(TEST_FOLDER=str(tmp_path))
     master.wait(lambda: len(master.kinds("metrics")) == 10)
@@ -107,7 +111,7 @@ def test_when_it_stays_away_spool_and_exit_record_remain(stage, tmp_path):
     assert json.loads((job.folder / "spool" / "core.acked").read_text()) == 10
 
 
-def test_a_master_that_moved_is_found_through_the_url_file(stage, tmp_path):
+def test_a_master_that_moved_is_found_through_the_url_file(stage: Any, tmp_path: Path) -> None:
     url_file = tmp_path / "url"
     job, master = stage("echo moved", master_url_file=str(url_file))
     url_file.write_text("http://127.0.0.1:9\n")
@@ -121,7 +125,7 @@ def test_a_master_that_moved_is_found_through_the_url_file(stage, tmp_path):
     assert "moved" in master.lines()
 
 
-def test_without_a_lease_in_time_it_leaves_with_a_record(stage):
+def test_without_a_lease_in_time_it_leaves_with_a_record(stage: Any) -> None:
     job, master = stage("echo never", lease_patience=0.5)
     master.vanish()
     status, output = job.run()
@@ -131,7 +135,7 @@ def test_without_a_lease_in_time_it_leaves_with_a_record(stage):
     assert not (job.folder / "spool").exists()
 
 
-def test_a_second_job_leaves_without_a_trace(stage):
+def test_a_second_job_leaves_without_a_trace(stage: Any) -> None:
     job, master = stage("echo mine")
     master.holder = "100"
     status, output = job.run(job_id="101")
@@ -139,7 +143,7 @@ def test_a_second_job_leaves_without_a_trace(stage):
     assert sorted(path.name for path in job.folder.iterdir()) == ["job.json", "runtime.zip", "secrets"]
 
 
-def test_a_refused_token_ends_the_job_with_77(stage):
+def test_a_refused_token_ends_the_job_with_77(stage: Any) -> None:
     job, _ = stage("echo never")
     (job.folder / "secrets" / "token").write_text("another\n")
     status, output = job.run()
@@ -147,14 +151,14 @@ def test_a_refused_token_ends_the_job_with_77(stage):
     assert "refused" in output
 
 
-def test_proxies_of_the_site_are_not_used_for_the_master(stage):
+def test_proxies_of_the_site_are_not_used_for_the_master(stage: Any) -> None:
     job, master = stage("echo direct; echo $no_proxy")
     status, _ = job.run(http_proxy="http://127.0.0.1:9", https_proxy="http://127.0.0.1:9")
     assert status == 0
     assert master.lines()[:2] == ["direct", "127.0.0.1"]
 
 
-def test_a_record_that_the_master_cannot_store_holds_up_nothing(stage, tmp_path):
+def test_a_record_that_the_master_cannot_store_holds_up_nothing(stage: Any, tmp_path: Path) -> None:
     job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}))
     master.refuse_record = lambda record: record.get("steps_completed") == 5
     (tmp_path / "go").touch()
@@ -166,7 +170,7 @@ def test_a_record_that_the_master_cannot_store_holds_up_nothing(stage, tmp_path)
     assert "a record cannot be stored" in kept[4]["why"]
 
 
-def test_a_last_line_that_the_master_cannot_store_holds_up_neither_the_others_nor_the_end(stage):
+def test_a_last_line_that_the_master_cannot_store_holds_up_neither_the_others_nor_the_end(stage: Any) -> None:
     job, master = stage("echo first; echo second; echo third")
     master.refuse_record = lambda record: record.get("line") == "second"
     status, _ = job.run()
@@ -177,7 +181,7 @@ def test_a_last_line_that_the_master_cannot_store_holds_up_neither_the_others_no
     assert [record["kind"] for record in master.streams["log-0"] if "kind" in record] == ["unreadable"]
 
 
-def test_an_allocation_that_is_gone_ends_the_training(stage):
+def test_an_allocation_that_is_gone_ends_the_training(stage: Any) -> None:
     job, master = stage("sleep 600")
     process = job.start()
     master.wait(lambda: master.heartbeats)
@@ -187,7 +191,7 @@ def test_an_allocation_that_is_gone_ends_the_training(stage):
     assert "the master has ended this allocation" in output
 
 
-def test_heartbeats_come_while_nothing_is_said(stage):
+def test_heartbeats_come_while_nothing_is_said(stage: Any) -> None:
     job, master = stage("sleep 600", heartbeat=0.1)
     process = job.start()
     master.wait(lambda: len(master.heartbeats) >= 5)
@@ -195,7 +199,7 @@ def test_heartbeats_come_while_nothing_is_said(stage):
     process.communicate(timeout=60)
 
 
-def test_a_master_that_hangs_is_not_waited_for(stage, tmp_path):
+def test_a_master_that_hangs_is_not_waited_for(stage: Any, tmp_path: Path) -> None:
     """It takes every call and answers none, as one that is stopped or out of memory does."""
     job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}), final_patience=1)
     process = job.start(TEST_FOLDER=str(tmp_path))
@@ -212,7 +216,7 @@ def test_a_master_that_hangs_is_not_waited_for(stage, tmp_path):
     assert len(job.spool("core")) == 30
 
 
-def test_a_master_that_hangs_at_the_last_call_is_asked_once(stage, tmp_path):
+def test_a_master_that_hangs_at_the_last_call_is_asked_once(stage: Any, tmp_path: Path) -> None:
     waits = 'while [ ! -e "$TEST_FOLDER/go" ]; do sleep 0.05; done'
     job, master = stage("echo begun; " + waits, final_patience=1, heartbeat=60)
     process = job.start(TEST_FOLDER=str(tmp_path))
@@ -228,7 +232,7 @@ def test_a_master_that_hangs_at_the_last_call_is_asked_once(stage, tmp_path):
     assert len([call for call in master.requests if call.endswith("/exit")]) == 1
 
 
-def test_a_job_whose_master_is_gone_for_good_ends(stage):
+def test_a_job_whose_master_is_gone_for_good_ends(stage: Any) -> None:
     job, master = stage("echo began; exec sleep 600", orphaned_after=1.0)
     process = job.start()
     until(lambda: "began" in master.lines())
@@ -238,13 +242,15 @@ def test_a_job_whose_master_is_gone_for_good_ends(stage):
     assert "the master has given no sign for" in output
 
 
-def test_a_job_whose_folder_is_gone_ends_when_its_master_is_away(tmp_path, monkeypatch):
+def test_a_job_whose_folder_is_gone_ends_when_its_master_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it reports would be read by nobody. A file system that is away for a moment ends nothing."""
     clock, ended = [1000.0], []
-    monkeypatch.setattr(reporting.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(reporting.time, "monotonic", lambda: clock[0])  # type: ignore[attr-defined]
     one = reporting.Reporting.__new__(reporting.Reporting)
     one._folder, one._orphaned_after, one._orphaned, one._folder_gone_at = str(tmp_path / "job"), 0.0, False, None
-    one._on_gone, one.log = lambda: ended.append(clock[0]), lambda text: None
+    one._on_gone, one.log = lambda: ended.append(clock[0]), lambda text: None  # type: ignore[assignment, method-assign, misc]
     (tmp_path / "job").mkdir()
     for step in range(10):
         clock[0] += 20.0

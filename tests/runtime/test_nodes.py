@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from tests.runtime.test_whole_job import archive
 
@@ -26,7 +27,7 @@ with core.DistributedContext(
 """
 
 
-def test_two_nodes_meet_and_leave_together(stage):
+def test_two_nodes_meet_and_leave_together(stage: Any) -> None:
     job, master = stage(
         "python3 train.py",
         context=archive(**{"train.py": MEET}),
@@ -53,7 +54,7 @@ def test_two_nodes_meet_and_leave_together(stage):
     assert sorted(set(job.exit_record(1)["spool"])) == ["log-1"]
 
 
-def test_a_slow_peer_is_waited_for(stage):
+def test_a_slow_peer_is_waited_for(stage: Any) -> None:
     job, master = stage("echo together", work={"num_nodes": 2})
     first = job.start(node_rank=0, num_nodes=2)
     # The first node's question is answered 408 after 1 s and asked again.
@@ -66,7 +67,7 @@ def test_a_slow_peer_is_waited_for(stage):
     assert len(master._gathered) == 2
 
 
-def test_a_peer_that_never_comes_ends_the_wait(stage):
+def test_a_peer_that_never_comes_ends_the_wait(stage: Any) -> None:
     job, _ = stage("echo never", work={"num_nodes": 2}, rendezvous_patience=0.5)
     status, output = job.run(num_nodes=2)
     assert status == 75

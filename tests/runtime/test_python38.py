@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ needs_python38 = pytest.mark.skipif(PYTHON38 is None, reason="no Python 3.8: PAT
 
 
 @pytest.mark.parametrize("path", IN_JOB, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_only_the_standard_library_and_our_own_are_imported(path):
+def test_only_the_standard_library_and_our_own_are_imported(path: Any) -> None:
     allowed = set(sys.stdlib_module_names) | FRAMEWORKS
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -62,7 +63,7 @@ def test_only_the_standard_library_and_our_own_are_imported(path):
 
 
 @pytest.mark.parametrize("path", IN_JOB, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_private_module_of_python_is_imported(path):
+def test_no_private_module_of_python_is_imported(path: Any) -> None:
     """They change without notice from one release to the next."""
     for node in ast.walk(ast.parse(path.read_text())):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -70,11 +71,11 @@ def test_no_private_module_of_python_is_imported(path):
             names = [node.module or ""]
         for name in names:
             top = name.partition(".")[0]
-            assert top == "__future__" or not top.startswith("_"), f"{path}:{node.lineno} imports {name}"
+            assert top == "__future__" or not top.startswith("_"), f"{path}:{node.lineno} imports {name}"  # type: ignore[attr-defined]
 
 
 @needs_python38
-def test_everything_compiles_and_imports(tmp_path):
+def test_everything_compiles_and_imports(tmp_path: Path) -> None:
     archive_path = tmp_path / "runtime.zip"
     archive_path.write_bytes(build_runtime_zip())
     program = """
@@ -110,7 +111,7 @@ for name in zipfile.ZipFile(archive).namelist():
 
 
 @needs_python38
-def test_a_small_job_runs(stage, tmp_path):
+def test_a_small_job_runs(stage: Any, tmp_path: Path) -> None:
     job, master = stage(
         [str(PYTHON38), "train.py"],
         context=archive(**{"train.py": TRAIN}),
@@ -123,5 +124,5 @@ def test_a_small_job_runs(stage, tmp_path):
     assert len(master.kinds("metrics")) == 6
 
 
-def test_the_archive_is_the_same_each_time():
+def test_the_archive_is_the_same_each_time() -> None:
     assert build_runtime_zip() == build_runtime_zip()

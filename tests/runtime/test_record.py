@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from trainmaster.runtime.record import Record
@@ -12,7 +14,7 @@ class Point(Record):
     y: int = 2
 
 
-def test_fields_come_in_order_or_by_name_and_have_defaults():
+def test_fields_come_in_order_or_by_name_and_have_defaults() -> None:
     assert Point(1) == Point(x=1, y=2) == Point(1, 2)
     assert Point(1).values() == {"x": 1, "y": 2}
     assert repr(Point(1)) == "Point(x=1, y=2)"
@@ -21,11 +23,11 @@ def test_fields_come_in_order_or_by_name_and_have_defaults():
 
 
 @pytest.mark.parametrize(("values", "named"), [((), {}), ((1, 2, 3), {}), ((1,), {"x": 1}), ((1,), {"z": 1})])
-def test_what_does_not_fit_is_refused(values, named):
+def test_what_does_not_fit_is_refused(values: Any, named: Any) -> None:
     with pytest.raises(TypeError, match="Point takes x, y"):
         Point(*values, **named)
 
 
-def test_nothing_changes_afterwards():
+def test_nothing_changes_afterwards() -> None:
     with pytest.raises(AttributeError, match="a Point cannot be changed"):
-        Point(1).x = 3
+        Point(1).x = 3  # type: ignore[misc]

@@ -6,6 +6,8 @@ import importlib.util
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +21,12 @@ import trainmaster.runtime.main, trainmaster.runtime.node
 """
 
 
-def run(program, package):
+def run(program: Any, package: Any) -> Any:
     return subprocess.run([sys.executable, "-S", "-c", program, str(package)], capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_bytecode_is_read_by_the_same_python_only(tmp_path, same):
+def test_bytecode_is_read_by_the_same_python_only(tmp_path: Path, same: bool) -> None:
     """Docstrings are in the sources alone."""
     package = tmp_path / "runtime.zip"
     package.write_bytes(build_runtime_zip())
@@ -34,7 +36,7 @@ def test_bytecode_is_read_by_the_same_python_only(tmp_path, same):
     assert done.stdout.strip() == str(same), done.stderr
 
 
-def test_a_fault_shows_where_it_was(tmp_path):
+def test_a_fault_shows_where_it_was(tmp_path: Path) -> None:
     """The sources are in the zip, and a traceback names their lines."""
     package = tmp_path / "runtime.zip"
     package.write_bytes(build_runtime_zip())
@@ -42,7 +44,7 @@ def test_a_fault_shows_where_it_was(tmp_path):
     assert 'trainmaster/runtime/main.py", line ' in done.stderr
 
 
-def test_no_job_pays_for_the_http_client_of_the_library(tmp_path):
+def test_no_job_pays_for_the_http_client_of_the_library(tmp_path: Path) -> None:
     """It takes longer to import than the whole runtime: `runtime.connection` stands for it."""
     package = tmp_path / "runtime.zip"
     package.write_bytes(build_runtime_zip())
@@ -52,7 +54,7 @@ def test_no_job_pays_for_the_http_client_of_the_library(tmp_path):
     assert not read & {"http.client", "email", "ssl"}
 
 
-def _as_of_another_release(package):
+def _as_of_another_release(package: Any) -> None:
     before = zipfile.ZipFile(package)
     contents = {name: before.read(name) for name in before.namelist()}
     before.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from trainmaster.runtime.url import split_url
@@ -18,7 +20,7 @@ from trainmaster.runtime.url import split_url
         ("http://user:pass@host:81/a@b", ("http", "host", 81, "/a@b")),
     ],
 )
-def test_the_parts_of_a_url(text, parts):
+def test_the_parts_of_a_url(text: str, parts: Any) -> None:
     assert tuple(split_url(text).values().values()) == parts
 
 
@@ -27,6 +29,6 @@ def test_the_parts_of_a_url(text, parts):
     ["", "host:8080", "ftp://host", "http://", "http://:80", "http://host:x", "http://host:0", "http://host:70000",
      "http://[::1", "http://[::1]80", "http://host:٣"],
 )  # fmt: skip
-def test_what_is_no_url_is_told(text):
+def test_what_is_no_url_is_told(text: str) -> None:
     with pytest.raises(ValueError, match="is no URL of http or https"):
         split_url(text)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ def archive(**files: str) -> str:
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content.encode()))
-    return packed.getvalue()
+    return packed.getvalue()  # type: ignore[return-value]
 
 
 SCRIPT = """
@@ -35,7 +37,7 @@ print(sorted(os.listdir(os.environ["DET_RUN_DIR"] + "/info")))
 """
 
 
-def test_a_job_runs_its_entrypoint_and_reports_everything(stage):
+def test_a_job_runs_its_entrypoint_and_reports_everything(stage: Any) -> None:
     job, master = stage("python3 train.py --lr 0.1", context=archive(**{"train.py": SCRIPT}))
     status, output = job.run()
     assert status == 0, output
@@ -77,7 +79,7 @@ def test_a_job_runs_its_entrypoint_and_reports_everything(stage):
     assert (job.folder / "spool" / "log-0.acked").read_text() == f"{record['spool']['log-0']}\n"
 
 
-def test_a_given_node_folder_is_used_and_left_empty(stage, tmp_path):
+def test_a_given_node_folder_is_used_and_left_empty(stage: Any, tmp_path: Path) -> None:
     folder = tmp_path / "node"
     folder.mkdir()
     job, master = stage("umask; pwd; env | grep ^TRAINMASTER_ | cut -d= -f1 | sort", slots=1)
@@ -89,14 +91,14 @@ def test_a_given_node_folder_is_used_and_left_empty(stage, tmp_path):
     assert list(folder.iterdir()) == []
 
 
-def current_umask():
+def current_umask() -> Any:
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
 @pytest.mark.parametrize("length", [74, 75, 80, 81])
-def test_a_long_name_for_temporary_files_leaves_room_for_the_sockets(stage, length):
+def test_a_long_name_for_temporary_files_leaves_room_for_the_sockets(stage: Any, length: int) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
         place = os.path.join(short, "x" * (length - len(short) - 1))
         os.mkdir(place)
@@ -105,7 +107,7 @@ def test_a_long_name_for_temporary_files_leaves_room_for_the_sockets(stage, leng
     assert (status, master.lines()) == (0, ["here"]), output
 
 
-def test_the_jobs_own_folder_goes_with_it_and_nothing_that_links_lead_to(stage, tmp_path):
+def test_the_jobs_own_folder_goes_with_it_and_nothing_that_links_lead_to(stage: Any, tmp_path: Path) -> None:
     private, outside = tmp_path / "private", tmp_path / "outside"
     (private / "tmp").mkdir(parents=True)
     outside.mkdir()
@@ -118,7 +120,7 @@ def test_the_jobs_own_folder_goes_with_it_and_nothing_that_links_lead_to(stage, 
     assert (outside / "precious").read_text() == "x"
 
 
-def test_a_node_folder_with_something_in_it_is_left_alone(stage, tmp_path):
+def test_a_node_folder_with_something_in_it_is_left_alone(stage: Any, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
     job, master = stage("echo never")
     status, output = job.run(TRAINMASTER_NODE_DIR=str(tmp_path))
@@ -129,7 +131,7 @@ def test_a_node_folder_with_something_in_it_is_left_alone(stage, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
-def test_what_is_mounted_in_the_work_directory_is_seen_and_stays(stage, tmp_path):
+def test_what_is_mounted_in_the_work_directory_is_seen_and_stays(stage: Any, tmp_path: Path) -> None:
     """Also where it comes from the same file system, as a container's mounts do."""
     node, shared = tmp_path / "node", tmp_path / "shared data"
     place = node / "workdir" / "deep er" / "data"
@@ -147,7 +149,7 @@ def test_what_is_mounted_in_the_work_directory_is_seen_and_stays(stage, tmp_path
     assert not (place.parent / "own").exists()
 
 
-def test_a_configuration_too_long_for_a_variable_is_in_the_file(stage):
+def test_a_configuration_too_long_for_a_variable_is_in_the_file(stage: Any) -> None:
     script = """
 import os
 from trainmaster import core
@@ -163,7 +165,7 @@ print(len(core.get_cluster_info().trial._config["text"]))
     assert master.lines() == ["200000"]
 
 
-def test_the_real_package_wins_over_the_alias(stage):
+def test_the_real_package_wins_over_the_alias(stage: Any) -> None:
     # As with a `determined` in the site-packages of an interpreter that the runtime does not know: it comes
     # after the alias on the path.
     script = """
@@ -199,8 +201,8 @@ print(determined.__version__, determined.inner.VALUE)
     ],
 )
 def test_determineds_launchers_are_ours_where_the_package_is_not_or_wants_ssh(
-    stage, has_package, module, status, words
-):
+    stage: Any, has_package: bool, module: str, status: int, words: str
+) -> None:
     site = {
         "site/determined/__init__.py": "",
         "site/determined/launch/__init__.py": "",
@@ -217,7 +219,7 @@ def test_determineds_launchers_are_ours_where_the_package_is_not_or_wants_ssh(
         assert words in " ".join(master.lines())
 
 
-def test_what_is_no_trial_is_called_a_program(stage):
+def test_what_is_no_trial_is_called_a_program(stage: Any) -> None:
     job, master = stage("exit 3", work={"trial": None, "task_type": "COMMAND"})
     status, _ = job.run()
     assert (status, master.exits[0]["message"]) == (3, "the program ended with status 3")

@@ -261,7 +261,7 @@ def test_a_proxy_that_is_trusted_says_who_calls(told: str, client: str) -> None:
     stranger = {**scope, "client": ("10.8.8.8", 5)}
     asyncio.run(ProxyHeaders(app, trusted)(scope, None, None))  # type: ignore[arg-type]
     asyncio.run(ProxyHeaders(app, trusted)(stranger, None, None))  # type: ignore[arg-type]
-    assert (scope["client"][0], scope["scheme"], scope["headers"][0]) == (client, "https", (b"host", b"outer.example"))  # type: ignore[index]
+    assert (scope["client"][0], scope["scheme"], scope["headers"][0]) == (client, "https", (b"host", b"outer.example"))
     assert (stranger["client"][0], stranger["scheme"]) == ("10.8.8.8", "http")
 
 
@@ -332,11 +332,11 @@ def test_a_name_that_changes_its_meaning_leads_nowhere(monkeypatch: pytest.Monke
 
         master = bind(cast(Store, None), webhook_networks=addresses.networks(["127.0.0.1"]))
         with monkeypatch.context() as patched:
-            patched.setattr(webhook_deliveries.socket, "getaddrinfo", resolve)
+            patched.setattr(webhook_deliveries.socket, "getaddrinfo", resolve)  # type: ignore[attr-defined]
             patched.setattr(
-                webhook_deliveries.socket,
+                webhook_deliveries.socket,  # type: ignore[attr-defined]
                 "create_connection",
-                lambda address, timeout, **_: (asked.append(address[0]), real(address, timeout))[1],
+                lambda address, timeout, **_: (asked.append(address[0]), real(address, timeout))[1],  # type: ignore[func-returns-value]
             )
             master.webhook_deliveries.post(f"http://rebinding.example:{port}/x", b"{}")
         assert asked == ["rebinding.example", "127.0.0.1"]

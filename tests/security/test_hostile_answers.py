@@ -182,7 +182,7 @@ def test_a_link_for_a_browser_is_no_word_of_a_program(answers: Answers, det: She
     done = det.run("ui", "experiments/5", "--open")
     link = f"{answers.url}/ui/sign-in?to=experiments/5#ticket={ticket}"
     assert (done.status, done.out) == (0, f"{link}\n"), done
-    (opened,) = words(det, "browser") or ()
+    (opened,) = words(det, "browser") or ()  # type: ignore[misc]
     assert ticket not in opened
     page = Path(opened.removeprefix("file://"))
     assert (page.stat().st_mode & 0o777, page.parent.stat().st_mode & 0o777) == (0o600, 0o700)

@@ -19,7 +19,7 @@ from trainmaster.master.services import retries
 from trainmaster.master.services.retries import Retries
 
 Json = dict[str, Any]
-POISON = (
+POISON: Any = (
     {}, {"type": "shared_fs"}, {"type": "shared_fs", "host_path": None}, {"type": "shared_fs", "host_path": [1]},
     {"type": "shared_fs", "host_path": "/x", "storage_path": 7}, {"type": "directory", "container_path": "x" * 5000},
     {"type": ["shared_fs"]}, [], "text", 3,
@@ -68,11 +68,11 @@ def test_poisoned_rows_hold_up_no_removal(
     for job in jobs:
         job.leave()
         at = f"/api/v1/experiments/{job.experiment_id}"
-        wait_for(lambda at=at: user.get(at).json["experiment"]["state"] == "STATE_COMPLETED", "its end")
+        wait_for(lambda at=at: user.get(at).json["experiment"]["state"] == "STATE_COMPLETED", "its end")  # type: ignore[misc]
         assert user.call("DELETE", at).status == 200
     for job in jobs:
         at = f"/api/v1/experiments/{job.experiment_id}"
-        wait_for(lambda at=at: user.get(at).status == 404, "both experiments to go")
+        wait_for(lambda at=at: user.get(at).status == 404, "both experiments to go")  # type: ignore[misc]
     assert not (root / key).exists()
     wait_for(lambda: requests(engine) == 0, "no request to be left")
 
@@ -121,7 +121,7 @@ def test_what_fails_again_and_again_is_tried_ever_more_rarely_and_told_once(capl
 
 
 def test_what_may_work_another_time_is_given_up_in_the_end() -> None:
-    clock, given_up = Clock(), []
+    clock, given_up = Clock(), list[Any]()
     patient = Retries(clock)
 
     def work(_: int) -> None:

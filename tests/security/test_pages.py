@@ -175,10 +175,10 @@ def test_the_sessions_cookie_alone_does_nothing_in_a_job(running: MasterProcess,
     assert nobody.call("POST", closed_trap, raw=b"", headers=own).status == 200
     for origin in ("http://127.0.0.1:9999", "null", "http://evil.example"):
         with pytest.raises(InvalidStatus, match="403"):
-            connect(
+            connect(  # type: ignore[call-overload]
                 f"ws{running.url[4:]}{closed_trap}",
                 additional_headers={"Cookie": browser.cookie_for(closed_trap)},
-                origin=origin,  # type: ignore[arg-type]
+                origin=origin,
                 proxy=None,
             )
 

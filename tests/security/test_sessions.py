@@ -44,7 +44,7 @@ def cookie(api: Api) -> dict[str, str]:
 
 # -- H4: a request that only its cookie speaks for ------------------------------------------------------------------
 
-CHANGES = (
+CHANGES: Any = (
     ("POST", "/api/v1/tokens", {"userId": 1}),
     ("POST", "/api/v1/experiments/1/archive", {}),
     ("PUT", "/api/v1/experiments/1/labels/x", {}),
@@ -74,7 +74,7 @@ def test_a_cookie_alone_changes_nothing(
 
 
 def test_a_page_says_that_it_is_one_and_speaks_json(user: Api) -> None:
-    nobody, path, body = Api(user.url), "/api/v1/users/setting", {"settings": []}
+    nobody, path, body = Api(user.url), "/api/v1/users/setting", {"settings": []}  # type: ignore[var-annotated]
     assert nobody.call("GET", "/api/v1/me", headers=cookie(user)).status == 200
     assert nobody.call("POST", path, body, headers={**cookie(user), **PAGE}).status == 200
     for kind in ("text/plain", "application/jsonx", "application/x-www-form-urlencoded"):
@@ -323,7 +323,7 @@ def _end_what_is_open(stack: contextlib.ExitStack, keeper: Api, echoes: tuple[st
 
 
 def _entered(stack: contextlib.ExitStack, uri: str, **options: Any) -> ClientConnection:
-    return stack.enter_context(connect(uri, **options))
+    return stack.enter_context(connect(uri, **options))  # type: ignore[no-any-return]
 
 
 def test_many_open_connections_are_one_question() -> None:

@@ -154,6 +154,7 @@ def test_a_record_names_a_folder_of_the_jobs_choice(user: Api, keeping: Job, lai
     key = str(uuid.uuid4())
     run_as(ATTACKER, ["ln", "-s", str(canary), str(lair / key)])
     said = {"type": "shared_fs", "host_path": str(lair)}
+    odd: Any
     for odd in ({"type": "shared_fs"}, 7, ["x"], {"type": {}}):
         saved(keeping, odd)
     assert saved(keeping, said, key) == key
@@ -247,7 +248,7 @@ def test_a_storage_in_the_masters_own_data(master: MasterProcess, user: Api, lea
         folder.mkdir(parents=True)
         (folder / "own").write_text("o")
         assert ask(user, key, "**/*").status == 200
-        wait_for(lambda job=job: told(user, job, "lies in the master's own data"), "the reason in the trial's log")
+        wait_for(lambda job=job: told(user, job, "lies in the master's own data"), "the reason in the trial's log")  # type: ignore[misc]
         assert names(folder) == ["own"]
         assert user.call("GET", f"/checkpoints/{key}").status == 503
         shutil.rmtree(folder)

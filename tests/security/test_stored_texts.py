@@ -77,7 +77,7 @@ def test_every_body_of_the_api_has_the_limits() -> None:
     assert found <= OTHERS
 
 
-@pytest.mark.parametrize("model", sorted(set(models()), key=lambda one: (one.__module__, one.__name__)))
+@pytest.mark.parametrize("model", sorted(set(models()), key=lambda one: (one.__module__, one.__name__)))  # type: ignore[attr-defined]
 def test_no_field_of_a_body_is_without_a_limit(model: type[Storable]) -> None:
     """A new field has the limit of names, or of values, until somebody gives it another."""
     for name, field in model.model_fields.items():
@@ -89,7 +89,7 @@ def test_no_field_of_a_body_is_without_a_limit(model: type[Storable]) -> None:
             if any(issubclass(one, BaseModel) for one in kinds):
                 continue  # those have limits of their own
             with pytest.raises((Invalid, ValidationError)) as refused:
-                model.model_construct(**{name: value})._within_limits()
+                model.model_construct(**{name: value})._within_limits()  # type: ignore[arg-type, operator]
             assert "limits." in str(getattr(refused.value, "message", refused.value)), name
 
 
@@ -122,7 +122,7 @@ def spoiled(value: Any) -> Iterator[tuple[str, Any]]:
         one = value[key]
         options = [LONG] if isinstance(one, str) else [WIDE] if isinstance(one, dict) and not one else []
         if isinstance(one, list) and not one:
-            options = [MANY]
+            options = [MANY]  # type: ignore[assignment]
         for option in options:
             yield name, replaced(value, key, option)
         for field, worse in spoiled(one):
@@ -288,7 +288,7 @@ def test_what_an_attempt_contributed_goes_when_it_is_over(master: MasterProcess,
     def gone() -> bool:
         with engine.connect() as connection:
             query = text("SELECT count(*) FROM gatherings WHERE allocation_id = :id")
-            return connection.execute(query, {"id": job.allocation_id}).scalar_one() == 0
+            return bool(connection.execute(query, {"id": job.allocation_id}).scalar_one() == 0)
 
     wait_for(gone, "the entries of an attempt that is over to go", 90)
 

@@ -40,7 +40,7 @@ OF_TRAININGS = re.compile(
 def endpoints() -> tuple[list[str], list[str]]:
     """Return the rows of trainings' endpoints and of all others; what is refused in whole trees of paths comes last."""
     sentences = {_without_names(key): sentence for key, sentence in not_served.REFUSED.items()}
-    trainings, others = [], []
+    trainings, others = list[Any](), list[Any]()
     with ENDPOINTS.open() as file:
         for row in sorted(csv.DictReader(file), key=lambda row: (row["path"], row["method"])):
             sentence = sentences.pop(_without_names(f"{row['method']} {row['path']}"), None)

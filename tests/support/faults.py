@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.support import trainings
 from tests.support.cluster.cluster import Cluster
@@ -72,7 +73,7 @@ class Site:
         (self.wrapped.folder / "master.pid").write_text(str(self.process.pid))
         return self.process.client("admin")
 
-    def gate(self, name: str = "gate") -> dict[str, object]:
+    def gate(self, name: str = "gate") -> dict[str, Any]:
         """Hyperparameters of trials that go no further than their second epoch until `open`: however late the last one
         begins, the first one has not ended."""
         return {"wait_at": 2, "wait_for": str(self.marks.with_name(name))}

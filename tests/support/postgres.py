@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 
@@ -47,7 +48,7 @@ class Postgres:
             check=True, capture_output=True, **self._identity(),
         )  # fmt: skip
 
-    def _identity(self) -> dict[str, object]:
+    def _identity(self) -> dict[str, Any]:
         if self._account is None:
             return {"cwd": "/"}
         return {"cwd": "/", "user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": []}

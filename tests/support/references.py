@@ -89,7 +89,7 @@ class Module:
     def tables(self) -> dict[str, set[str]]:
         """Names of the columns of each table, by the table's name."""
         return {
-            child.value.value: self.classes[node.name]
+            child.value.value: self.classes[node.name]  # type: ignore[misc]
             for node in self.nodes
             if isinstance(node, ast.ClassDef)
             for child in node.body

@@ -33,7 +33,7 @@ def built() -> None:
 def test_a_master_serves_the_site_to_anybody(master: MasterProcess) -> None:
     with httpx.Client(base_url=f"{master.url}/docs/", follow_redirects=True) as http:
         start = http.get("guide")
-        assert (start.status_code, start.url) == (200, f"{master.url}/docs/guide/")
+        assert (start.status_code, start.url) == (200, f"{master.url}/docs/guide/")  # type: ignore[comparison-overlap]
         assert start.headers["content-type"] == "text/html; charset=utf-8"
         assert start.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; ")
         assert start.headers["x-content-type-options"] == "nosniff"

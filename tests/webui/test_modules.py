@@ -87,7 +87,7 @@ def test_a_first_page_is_few_files_and_light() -> None:
     views = [name for name in TREE.imports if re.fullmatch(r"app/pages/(experiment|trial)_\w+\.js", name)]
     assert len(views) > 15
     for name in views:
-        page = dict.fromkeys((*shell, *TREE.imports[f"{name.partition('_')[0]}.js"], *TREE.imports[name]))
+        page = dict.fromkeys((*shell, *TREE.imports[f"{name.partition('_')[0]}.js"], *TREE.imports[name]))  # type: ignore[assignment]
         assert weight(list(page)) <= BYTES_WITH_CHART, (name, weight(list(page)))
     chart = list(dict.fromkeys((*shell, *TREE.imports["app/ui/chart.js"], "vendor/uplot/uPlot.js")))
     assert weight(chart) <= BYTES_WITH_CHART - 20_000, weight(chart)

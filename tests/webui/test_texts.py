@@ -80,7 +80,7 @@ def test_a_cell_is_no_formula_in_any_export(page: Any, text: str) -> None:
     out = io.StringIO()
     render._write_csv(out, [text], [[text]])
     assert out.getvalue() == f"{ours}\n{ours}\n"
-    assert cluster._csv([text], [[text]]).body.decode() == f"{ours}\n{ours}\n"
+    assert cluster._csv([text], [[text]]).body.decode() == f"{ours}\n{ours}\n"  # type: ignore[union-attr]
     assert page("async ([url, text]) => (await import(`${url}/files.js`)).csv([text], [[text]])", text) == (
         f"{ours}\r\n{ours}\r\n"
     )

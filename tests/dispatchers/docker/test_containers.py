@@ -135,7 +135,7 @@ def test_an_image_behind_a_login_is_fetched_with_it_and_the_job_never_sees_it(si
     wanted = ContainerSpec("docker", registry.image, binds=PROGRAMS)
 
     def behind(**login: str) -> dict[str, StagedFile]:
-        return {**programs.runtime(LOOKS), REGISTRY_LOGIN: StagedFile(json.dumps(login).encode())}
+        return {**programs.runtime(LOOKS), REGISTRY_LOGIN: StagedFile(json.dumps(login).encode())}  # type: ignore[dict-item]
 
     elsewhere = {**registry.login, "serveraddress": "registry.example.org"}
     with submitting(site) as submit:

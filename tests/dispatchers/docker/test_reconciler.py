@@ -24,12 +24,12 @@ def reconciler(tmp_path: Path) -> Reconciler:
 
 def sync(reconciler: Reconciler, *containers: ContainerReport) -> Orders:
     """What agent a1 is told, which says that it has these."""
-    report = AgentReport(
+    report = AgentReport(  # type: ignore[call-arg]
         hostname="a1",
         version="0",
         instance="1",
         pool="default",
-        slots=(SlotFact(id=0, type=SlotType.CPU),),
+        slots=(SlotFact(id=0, type=SlotType.CPU),),  # type: ignore[call-arg]
         containers=containers,
     )
     return reconciler.sync("a1", report)

@@ -247,7 +247,7 @@ def test_the_first_that_waits_is_not_delayed_by_those_behind_it(
     ends.shuffle(before)  # type: ignore[attr-defined]
     more = iter(enumerate(behind))
     for name in before:
-        for number, slots in [next(more, (None, 0)), next(more, (None, 0))]:
+        for number, slots in [next(more, (None, 0)), next(more, (None, 0))]:  # type: ignore[assignment]
             if number is not None:
                 scheduler.submit(Gang(f"behind{number}", slots, 2000 + number))
         scheduler.decide()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from trainmaster.dispatchers.cluster.command_runner import CommandResult
 from trainmaster.dispatchers.pbs.messages import WORDS, no_history, submit_failure
 
 
-def said(stderr: str, status: int = 1, program: str = "qsub", **more: bool) -> CommandResult:
+def said(stderr: str, status: int = 1, program: str = "qsub", **more: Any) -> CommandResult:
     return CommandResult((program,), status, "", stderr, 1.0, **more)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ class Wrapped:
         self._setup, self._site, self._folder = setup, site, folder
         self._made: list[PbsDispatcher] = []
 
-    def __call__(self, scripts: dict[str, str], **options: object) -> PbsDispatcher:
+    def __call__(self, scripts: dict[str, str], **options: Any) -> PbsDispatcher:
         commands = {**self._setup.options["commands"]}
         for name, text in scripts.items():
             commands[name] = put_script(self._folder / name, self._site, text)
@@ -95,7 +96,7 @@ def test_a_server_that_is_away_is_unreachable_and_no_state_changes(bench: Bench,
     ]
     for call in calls:
         with pytest.raises(Unreachable):
-            call()
+            call()  # type: ignore[no-untyped-call]
     assert away.check(bench.spec()) == []  # nothing can be said of its queues
     assert bench.state(ref) in (JobState.STARTING, JobState.RUNNING)
 
@@ -181,7 +182,7 @@ def test_ended_and_unknown_jobs_keep_no_others_from_being_cancelled(bench: Bench
         ({"user": "somebody-else"}, "cannot run as somebody-else"),
     ],
 )
-def test_what_is_refused_is_refused_in_words(bench: Bench, changes: dict[str, object], words: str) -> None:
+def test_what_is_refused_is_refused_in_words(bench: Bench, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(Rejected) as refused:
         bench.dispatcher.submit(bench.spec(**changes))
     assert words in str(refused.value)

@@ -155,7 +155,7 @@ def test_gpus_that_cannot_be_counted_are_never_taken_for_none(attributes: dict[s
     assert pool.slot_type is SlotType.CUDA
     (problem,) = pool.problems
     assert words in problem.text
-    chosen = PbsOptions(container_run_type="none", slot_type="cpu")
+    chosen = PbsOptions(container_run_type="none", slot_type="cpu")  # type: ignore[arg-type]
     assert made(node("a", **attributes), options=chosen).pool(chosen).problems == ()
 
 
@@ -184,7 +184,7 @@ def test_slots_are_cpus_where_there_are_no_gpus() -> None:
     bare = node("a", resources_available__ngpus="0", resources_assigned__ngpus="0")
     pool = made(bare).pool(OPTIONS)
     assert (pool.slot_type, pool.slots_total, pool.slots_used) == (SlotType.CPU, 8, 3)
-    told = PbsOptions(partition_overrides={"WORKQ": {"slot_type": "cpu"}})
+    told = PbsOptions(partition_overrides={"WORKQ": {"slot_type": "cpu"}})  # type: ignore[dict-item]
     assert made(node("a"), options=told).pool(told).slots_total == 8
 
 

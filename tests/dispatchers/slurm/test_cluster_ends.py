@@ -161,7 +161,7 @@ def test_each_way_is_known_by_slurms_own_words(row: SlurmEnd) -> None:
         exit, derived = SlurmExit.parse(shown.exit), SlurmExit.parse(shown.derived)
         facts = {"reason": shown.reason, "exit": exit, "derived": derived}
         if not shown.output and shown.state != BY_NOBODY:
-            assert map_state(shown.state, placed=bool(shown.nodes), **facts) is state  # type: ignore[arg-type]
+            assert map_state(shown.state, placed=bool(shown.nodes), **facts) is state
         words = describe_end(state, shown.state, nodes=shown.nodes, output=shown.output, **facts)  # type: ignore[arg-type]
         one = sentence if shown.nodes or "on n1" not in sentence else sentence.replace(" on n1", "")
         assert words == one

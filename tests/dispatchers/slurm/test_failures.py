@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.slurm.recorded import recorded
@@ -10,7 +12,7 @@ from trainmaster.dispatchers.cluster.command_runner import CommandResult
 from trainmaster.dispatchers.slurm.messages import WORDS, explain_reason, submit_failure
 
 
-def outcome(stderr: str, code: int = 1, **more: bool) -> CommandResult:
+def outcome(stderr: str, code: int = 1, **more: Any) -> CommandResult:
     return CommandResult(("/usr/bin/sbatch",), code, "", stderr, 1.0, **more)
 
 

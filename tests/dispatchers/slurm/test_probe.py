@@ -4,6 +4,7 @@ on a real cluster it is asked by test_jobs.py."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ USUAL = {
 
 
 def probe(
-    folder: Path, version: str = "24.11.5", options: dict[str, object] | None = None, **config: str
+    folder: Path, version: str = "24.11.5", options: dict[str, object] | None = None, **config: Any
 ) -> Capabilities:
     printed = "".join(f"{key:23} = {value}\n" for key, value in {**USUAL, **config}.items())
     said = {"sbatch": f"slurm-wlm {version}\n", "scontrol": f"Configuration data as of 2026-11-21T00:00:00\n{printed}"}
@@ -71,7 +72,7 @@ def test_accounting(tmp_path: Path, kind: str, accounting: bool) -> None:
 
 def test_a_site_that_forgets_at_once_and_keeps_no_accounts_is_told(tmp_path: Path) -> None:
     forgetful = {"MinJobAge": "2 sec", "AccountingStorageType": "accounting_storage/none"}
-    assert texts(probe(tmp_path, **forgetful)) == [
+    assert texts(probe(tmp_path, **forgetful)) == [  # type: ignore[arg-type]
         "Slurm forgets ended jobs after 2 s (MinJobAge) and keeps no accounting."
     ]
     assert texts(probe(tmp_path, MinJobAge="2 sec")) == []

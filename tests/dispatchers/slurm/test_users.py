@@ -29,7 +29,7 @@ def setup(slurm_cluster: Cluster, helper_installed: Installed) -> Iterator[Setup
         os.chmod(folder, 0o1777)
         helper_installed.allow(Path(folder), slurm_cluster.environment)
         options = {"environment": slurm_cluster.environment, "impersonation": "sudo", "helper": str(PROGRAM)}
-        options |= {"submits_per_second": 100, "pools_cached_for": 0}
+        options |= {"submits_per_second": 100, "pools_cached_for": 0}  # type: ignore[dict-item]
         yield Setup(name="test", prefix="users-", job_root=Path(folder), options=options)
 
 

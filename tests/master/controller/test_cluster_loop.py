@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -115,19 +116,19 @@ def test_only_cancellations_that_something_speaks_against_are_asked_about(
     attempts: Attempts, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = now() - dt.timedelta(seconds=60)
-    lease = {"lease_job": "1", "leased_at": begun, "submit_started_at": begun - dt.timedelta(seconds=5)}
+    lease: dict[str, Any] = {"lease_job": "1", "leased_at": begun, "submit_started_at": begun - dt.timedelta(seconds=5)}
     plain = [attempts.attempt(dispatcher=loop.name, **lease) for _ in range(20)]
     waited = attempts.attempt(dispatcher=loop.name)
     again = attempts.attempt(dispatcher=loop.name, **lease)
     refused, named = (attempts.attempt(dispatcher=loop.name) for _ in range(2))
-    at = {"submitted_at": epoch(begun) - 5, "started_at": epoch(begun) - 1}
-    on = {"nodes": ("n1",)}
+    at: dict[str, Any] = {"submitted_at": epoch(begun) - 5, "started_at": epoch(begun) - 1}
+    on: dict[str, Any] = {"nodes": ("n1",)}
     gone = JobState.CANCELLED, "CANCELLED"
     loop.dispatcher.listed = [
-        *(Observation(name, "1", *gone, **at, **on) for name in plain),  # type: ignore[arg-type]
+        *(Observation(name, "1", *gone, **at, **on) for name in plain),  # type: ignore[arg-type, misc, unused-ignore]
         Observation(waited, "1", *gone),
-        Observation(again, "1", *gone, **{**at, "started_at": epoch(begun) + 30}, **on),  # type: ignore[arg-type]
-        *(Observation(name, "1", *gone, **on) for name in (refused, named)),  # type: ignore[arg-type]
+        Observation(again, "1", *gone, **{**at, "started_at": epoch(begun) + 30}, **on),  # type: ignore[arg-type, misc, unused-ignore]
+        *(Observation(name, "1", *gone, **on) for name in (refused, named)),  # type: ignore[arg-type, unused-ignore]
     ]
     cancelled = Explanation("It was cancelled by root.", JobState.CANCELLED)
     loop.dispatcher.words = {

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -27,7 +28,7 @@ OLD_ROWS = (
     " '', false)",
 )
 # JSON columns as other releases write them: keys that are missing, and keys that this release does not know.
-OLD_VALUES = (
+OLD_VALUES: tuple[tuple[dict[str, Any] | None, dict[str, Any]], ...] = (
     (None, {}),
     ({}, {"0": {"exit_code": 1}}),
     (

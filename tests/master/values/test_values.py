@@ -124,8 +124,8 @@ def test_a_column_holds_null_and_values_and_reads_paths(engine: Engine) -> None:
     observed = ObservedJob(nodes=("n1",), never_since=3.0)
     bound = Allocation.__table__.c.observed.type
     dialect = engine.dialect
-    assert bound.process_bind_param(observed, dialect) == {"nodes": ["n1"], "restarts": 0, "never_since": 3.0}
-    assert bound.process_result_value({"nodes": ["n1"]}, dialect) == ObservedJob(nodes=("n1",))
-    assert bound.process_result_value(None, dialect) is None
+    assert bound.process_bind_param(observed, dialect) == {"nodes": ["n1"], "restarts": 0, "never_since": 3.0}  # type: ignore[attr-defined]
+    assert bound.process_result_value({"nodes": ["n1"]}, dialect) == ObservedJob(nodes=("n1",))  # type: ignore[attr-defined]
+    assert bound.process_result_value(None, dialect) is None  # type: ignore[attr-defined]
     path = Experiment.config[StoredConfig.RESOURCES][StoredConfig.PRIORITY]
     assert str(select(path).compile(dialect=dialect)).startswith("SELECT experiments.config[%(param_1)s][%(param_2)s]")

@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.support.chaos.site import Site
 from tests.support.chaos.workload import expected
@@ -66,7 +67,7 @@ def check(site: Site, checkpoints: Path) -> Findings:
     return found
 
 
-def _check_end(found: Findings, site: Site, trial: dict, attempts: list[dict]) -> None:
+def _check_end(found: Findings, site: Site, trial: dict[str, Any], attempts: list[dict[str, Any]]) -> None:
     name = f"trial {trial['id']}"
     cancelled = [attempt["id"] for attempt in attempts if attempt["outcome"] == "cancelled outside"]
     for attempt in cancelled:
@@ -87,7 +88,9 @@ def _check_end(found: Findings, site: Site, trial: dict, attempts: list[dict]) -
         found.wrong(f"{name} completed in several attempts: {', '.join(completed)}")
 
 
-def _check_reports(found: Findings, trial: dict, reports: list[dict], numbers: dict[int, int]) -> int:
+def _check_reports(
+    found: Findings, trial: dict[str, Any], reports: list[dict[str, Any]], numbers: dict[int, int]
+) -> int:
     """Steps whose number is right."""
     name, right = f"trial {trial['id']}", 0
     steps: dict[str, Counter[int]] = {"training": Counter(), "validation": Counter()}

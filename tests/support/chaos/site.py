@@ -65,6 +65,7 @@ class Site(ABC):
     """Masters with what they stand on. Subclasses add the cluster."""
 
     where = ""
+    checkpoints: Path  # the folder that trials save into
     user: str | None = None  # who runs the masters; None: root
 
     def __init__(self, folder: Path, masters: int) -> None:
@@ -83,7 +84,7 @@ class Site(ABC):
         self.postgres.start()
         self.masters: list[MasterProcess] = []
         names = [f"master{number}" for number in range(1, masters + 1)]
-        source = self._source()
+        source = self._source()  # type: ignore[assignment]
         for name in names:
             (folder / name).mkdir()
             environment = {**({"PYTHONPATH": str(source)} if source else {}), **self.environment}

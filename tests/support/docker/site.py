@@ -117,4 +117,4 @@ def seen(site: Site, token: str) -> Observation:
 
 
 def ended(site: Site, spec: JobSpec) -> Observation:
-    return eventually(lambda: job if (job := seen(site, spec.token)).state.terminal else None, f"the end of {spec}")
+    return eventually(lambda: job if (job := seen(site, spec.token)).state.terminal else None, f"the end of {spec}")  # type: ignore[return-value]

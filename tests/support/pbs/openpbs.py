@@ -104,8 +104,8 @@ def _start_host(name: str, port: int) -> None:
 
 def _hosts_are_free() -> bool:
     words = [EXEC / "bin/pbsnodes", "-a"]
-    done = subprocess.run(words, env=_environment(CONF), capture_output=True, text=True, check=False)
-    return done.stdout.count("state = free") >= len(HOSTS)
+    done = subprocess.run(words, env=_environment(CONF), capture_output=True, text=True, check=False)  # type: ignore[arg-type]
+    return bool(done.stdout.count("state = free") >= len(HOSTS))
 
 
 def _configuration(home: str, leaf: str, *, server: bool = False, port: int | None = None) -> str:

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ class PbsSite:
     environment: dict[str, str]
     user: str
     jobs: Path  # job folders of tests go below it
-    options: dict[str, object] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """One of PBS's commands as the user; never raises for its status."""
@@ -77,7 +78,7 @@ class PbsSite:
     def history(self) -> bool:
         return self._dispatcher().probe().accounting
 
-    def two_nodes(self) -> dict[str, object]:
+    def two_nodes(self) -> dict[str, Any]:
         """Options under which a trial gets two nodes: two hosts where there are, else two parts of one. Skips the test
         when there is room for one slot only."""
         if self.pool.nodes >= 2:
@@ -97,7 +98,7 @@ class PbsSite:
                     return False
         return True
 
-    def setup(self, folder: Path, **options: object) -> Setup:
+    def setup(self, folder: Path, **options: Any) -> Setup:
         return Setup(name="test", prefix="conf-", job_root=folder, options={**self.options, **options})
 
     def _dispatcher(self) -> PbsDispatcher:

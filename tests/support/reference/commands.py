@@ -81,6 +81,6 @@ def _words(node: ast.expr) -> list[str]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value.removeprefix("!").split()
     if isinstance(node, ast.JoinedStr):
-        text = "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
+        text = "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)  # type: ignore[misc]
         return text.removeprefix("!").split()
     return ["\0"]

@@ -152,7 +152,7 @@ class FakeMaster:
             time.sleep(self.delay)
         with self.changed:
             try:
-                return getattr(self, f"_{call}")(body)
+                return getattr(self, f"_{call}")(body)  # type: ignore[no-any-return]
             finally:
                 self.changed.notify_all()
 

@@ -207,9 +207,9 @@ def violations(page: Page, axe: str) -> list[str]:
     tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
     found = _run_axe(page, {"type": "tag", "values": tags})
     other, this = ("light", "dark") if page.evaluate(_IS_DARK) else ("dark", "light")
-    page.emulate_media(color_scheme=other)
+    page.emulate_media(color_scheme=other)  # type: ignore[arg-type]
     found += [f"{other} theme: {one}" for one in _run_axe(page, {"type": "rule", "values": ["color-contrast"]})]
-    page.emulate_media(color_scheme=this)
+    page.emulate_media(color_scheme=this)  # type: ignore[arg-type]
     return found
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import ClassVar, TextIO
 
 from trainmaster.agent_protocol.archive import BadArchive, Item, open_below, pack, unpack
 from trainmaster.agent_protocol.messages import MAX_REMAINS, AgentReport, BindOrder, Delivery, DeviceOrder, Orders
@@ -21,6 +21,7 @@ from trainmaster.dispatchers.base import (
     BindMount,
     Capabilities,
     DeviceMount,
+    DispatcherOptions,
     Explanation,
     JobFeature,
     JobRef,
@@ -37,6 +38,7 @@ from trainmaster.dispatchers.base import (
     Traits,
     Transient,
     Unreachable,
+    UserOptions,
 )
 from trainmaster.dispatchers.cluster.folder import JobFolder, check_token, with_cause
 from trainmaster.dispatchers.contract.agents import INBOX_PREFIX, AgentView, NotLeading, PoolPolicy, QueueEntry
@@ -57,17 +59,17 @@ _DELIVERIES = {Signal.PREEMPT: Delivery.PREEMPT, Signal.TERMINATE: Delivery.TERM
 class DockerDispatcher:
     """Jobs as containers on hosts that run our agent. It does nothing until `lead` is called."""
 
-    contract_version = 2
-    kind = "docker"
-    traits = Traits(
+    contract_version: ClassVar[int] = 2
+    kind: ClassVar[str] = "docker"
+    traits: ClassVar[Traits] = Traits(
         agents=True,
         supports=frozenset(JobFeature),
         user_section="slurm",
         resources_type="docker-container",
         section_keys=frozenset({"slots_per_node"}),
     )
-    Options = DockerOptions
-    UserOptions = None
+    Options: ClassVar[type[DispatcherOptions]] = DockerOptions
+    UserOptions: ClassVar[type[UserOptions] | None] = None
 
     def __init__(self, setup: Setup) -> None:
         """Read the options. Raises Rejected for a wrong configuration."""

@@ -7,10 +7,12 @@ import signal as signals
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from trainmaster.containers import SHARED_FILES, Bind, CannotStart, ContainerStart, Device, UnknownRuntime
 from trainmaster.dispatchers.base import (
     Capabilities,
+    DispatcherOptions,
     Explanation,
     JobRef,
     JobSpec,
@@ -28,6 +30,7 @@ from trainmaster.dispatchers.base import (
     StreamPosition,
     Traits,
     Transient,
+    UserOptions,
 )
 from trainmaster.dispatchers.cluster.folder import JobFolder, check_token, with_cause
 from trainmaster.dispatchers.local.local_job import LocalJob
@@ -41,11 +44,13 @@ _SIGNALS = {Signal.PREEMPT: signals.SIGUSR2, Signal.TERMINATE: signals.SIGTERM}
 class LocalDispatcher:
     """Runs jobs as processes of this machine, under the account of the master."""
 
-    contract_version = 2
-    kind = "local"
-    traits = Traits(user_section="slurm", section_keys=frozenset())  # whose options are refused by name
-    Options = LocalOptions
-    UserOptions = None
+    contract_version: ClassVar[int] = 2
+    kind: ClassVar[str] = "local"
+    traits: ClassVar[Traits] = Traits(
+        user_section="slurm", section_keys=frozenset()
+    )  # whose options are refused by name
+    Options: ClassVar[type[DispatcherOptions]] = LocalOptions
+    UserOptions: ClassVar[type[UserOptions] | None] = None
 
     def __init__(self, setup: Setup) -> None:
         """Read the options. Raises Rejected for a wrong configuration."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from trainmaster.config.user_options import Pbs
 from trainmaster.dispatchers.base import (
     Canceller,
     Capabilities,
     DispatcherError,
+    DispatcherOptions,
     Explanation,
     ExternalJob,
     JobRef,
@@ -23,6 +25,7 @@ from trainmaster.dispatchers.base import (
     Signal,
     Snapshot,
     Traits,
+    UserOptions,
     sentence,
 )
 from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDispatcher
@@ -47,11 +50,11 @@ _VERSION = re.compile(r"pbs_version = (\S+)")
 class PbsDispatcher(BatchDispatcher):
     """Runs jobs on a PBS cluster, locally or over SSH, as the master's account or as each job's user."""
 
-    contract_version = 2
-    kind = "pbs"
-    traits = Traits(scheduler_type="PBS", fitting_policy="PBS", waiting=WAITING)
-    Options = PbsOptions
-    UserOptions = Pbs
+    contract_version: ClassVar[int] = 2
+    kind: ClassVar[str] = "pbs"
+    traits: ClassVar[Traits] = Traits(scheduler_type="PBS", fitting_policy="PBS", waiting=WAITING)
+    Options: ClassVar[type[DispatcherOptions]] = PbsOptions
+    UserOptions: ClassVar[type[UserOptions] | None] = Pbs
     _options: PbsOptions
 
     def __init__(self, setup: Setup) -> None:

@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import ClassVar
 
 from trainmaster.config.user_options import Slurm
 from trainmaster.dispatchers.base import (
     Canceller,
     Capabilities,
     DispatcherError,
+    DispatcherOptions,
     Explanation,
     ExternalJob,
     JobRef,
@@ -27,6 +29,7 @@ from trainmaster.dispatchers.base import (
     Snapshot,
     Traits,
     Transient,
+    UserOptions,
     sentence,
 )
 from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDispatcher
@@ -60,11 +63,11 @@ _BROKEN_RELEASES = ("22.05.5", "22.05.6", "22.05.7", "22.05.8")
 class SlurmDispatcher(BatchDispatcher):
     """Runs jobs on a Slurm cluster, locally or over SSH, as the master's account or as each job's user."""
 
-    contract_version = 2
-    kind = "slurm"
-    traits = Traits(scheduler_type="SLURM", fitting_policy="SLURM", waiting=WAITING)
-    Options = SlurmOptions
-    UserOptions = Slurm
+    contract_version: ClassVar[int] = 2
+    kind: ClassVar[str] = "slurm"
+    traits: ClassVar[Traits] = Traits(scheduler_type="SLURM", fitting_policy="SLURM", waiting=WAITING)
+    Options: ClassVar[type[DispatcherOptions]] = SlurmOptions
+    UserOptions: ClassVar[type[UserOptions] | None] = Slurm
     _options: SlurmOptions
 
     def __init__(self, setup: Setup) -> None:

@@ -236,7 +236,7 @@ class OneExecution(RuleBasedStateMachine):
 @pytest.mark.slow
 def test_one_job_of_an_attempt_works_and_no_other_is_left(attempts: Attempts) -> None:
     run_state_machine_as_test(
-        lambda: OneExecution(attempts),
+        lambda: OneExecution(attempts),  # type: ignore[arg-type]
         settings=settings(
             max_examples=60, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
         ),

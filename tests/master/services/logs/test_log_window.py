@@ -153,7 +153,7 @@ def test_a_log_that_was_removed_is_counted_anew(attempts: Attempts) -> None:
     assert look(windows, task, LogFilter(), LogPlace()).total == 10
     with master.store.transaction() as session:
         log_blocks.forget(session, [task])
-        session.execute(log_store.task_logs.delete().where(log_store.task_logs.c.task_id == task))
+        session.execute(log_store.task_logs.delete().where(log_store.task_logs.c.task_id == task))  # type: ignore[attr-defined]
     assert look(windows, task, LogFilter(), LogPlace()).total == 0
     write(master, task, [NewLogLine("new", at=START + dt.timedelta(1))])
     found = look(windows, task, LogFilter(), LogPlace())

@@ -98,7 +98,7 @@ class Disturbed(World):
 
 @pytest.fixture(scope="module")
 def masters(attempts: Attempts) -> Iterator[list[Master]]:
-    other = make_engine(attempts.engine.url, pool_size=2)
+    other = make_engine(attempts.engine.url, pool_size=2)  # type: ignore[arg-type]
     yield [attempts.master, bind(Store(other))]
     other.dispose()
 
@@ -120,7 +120,7 @@ def search_of(attempts: Attempts, searcher: dict[str, Any]) -> int:
 def test_a_search_that_is_killed_at_any_event_goes_on_as_if_it_had_not_been(
     attempts: Attempts, masters: Sequence[Master], name: str, life: int
 ) -> None:
-    searcher = {"name": name, **SEARCHERS[name]}
+    searcher = {"name": name, **SEARCHERS[name]}  # type: ignore[dict-item]
     world = Disturbed(masters, search_of(attempts, searcher), searcher, random.Random(life))
     world.live()
     for master in masters:

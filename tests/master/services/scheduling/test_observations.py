@@ -213,7 +213,7 @@ def test_a_double_that_has_ended_is_left_alone(attempts: Attempts, cluster: Memo
     ("facts", "number"), [({"exit_code": 137}, 9), ({"exit_signal": 15}, 15), ({"exit_code": 1}, None), ({}, None)]
 )
 def test_the_signal_that_ended_a_jobs_script_is_known(
-    attempts: Attempts, cluster: Memory, facts: dict[str, int], number: int | None
+    attempts: Attempts, cluster: Memory, facts: dict[str, Any], number: int | None
 ) -> None:
     listed, asked = (attempts.attempt(dispatcher=cluster.name) for _ in range(2))
     look(attempts, cluster, seen(listed, state=JobState.FAILED, **facts), seen(asked, "2"))
