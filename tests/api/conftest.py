@@ -52,28 +52,28 @@ def running() -> Iterator[MasterProcess]:
 
 
 @pytest.fixture(scope="package")
-def runner(running: MasterProcess) -> Api:
+def user_with_slots(running: MasterProcess) -> Api:
     """An ordinary user there."""
     return Api(running.url, log_in(running, "determined"))
 
 
 @pytest.fixture(scope="package")
-def keeper(running: MasterProcess) -> Api:
+def admin_with_slots(running: MasterProcess) -> Api:
     """Its administrator."""
     return Api(running.url, log_in(running, "admin"))
 
 
 @pytest.fixture(scope="package")
-def ruled() -> Iterator[MasterProcess]:
+def rbac_master() -> Iterator[MasterProcess]:
     """A master on which roles say who may do what."""
     with serving(RULED) as process:
         yield process
 
 
 @pytest.fixture(scope="package")
-def chief(ruled: MasterProcess) -> Api:
+def rbac_admin(rbac_master: MasterProcess) -> Api:
     """The first administrator of the master that uses roles."""
-    return Api(ruled.url, log_in(ruled, "admin"))
+    return Api(rbac_master.url, log_in(rbac_master, "admin"))
 
 
 @pytest.fixture(scope="package")
@@ -92,7 +92,7 @@ def log_in(master: MasterProcess, user: str) -> str:
 
 
 @pytest.fixture
-def nobody(master: MasterProcess) -> Api:
+def anonymous(master: MasterProcess) -> Api:
     return Api(master.url)
 
 

@@ -72,7 +72,7 @@ def test_all_files_and_no_link_to_elsewhere(user: Api, root: Path, save: Callabl
     assert found == {"weights": WEIGHTS, "below/": b"", "below/more": b"more"}
 
 
-def test_what_cannot_be_had_is_a_sentence(user: Api, nobody: Api, root: Path, save: Callable[..., str]) -> None:
+def test_what_cannot_be_had_is_a_sentence(user: Api, anonymous: Api, root: Path, save: Callable[..., str]) -> None:
     gone, bucket = save(), save(type="s3", bucket="b")
     for key, status, words in (
         (gone, 404, "as this master sees it"),
@@ -82,7 +82,7 @@ def test_what_cannot_be_had_is_a_sentence(user: Api, nobody: Api, root: Path, sa
     ):
         answer = fetch(user, key)
         assert (answer.status, words in answer.sentence) == (status, True)
-    assert fetch(nobody, gone).status == 401
+    assert fetch(anonymous, gone).status == 401
     elsewhere = root / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "secret").write_text("secret")

@@ -58,10 +58,10 @@ def test_the_master_shows_its_log(admin: Api, user: Api) -> None:
     assert all(line["message"].endswith(": ********") for line in masked)
 
 
-def test_small_answers(user: Api, nobody: Api) -> None:
+def test_small_answers(user: Api, anonymous: Api) -> None:
     assert user.get("/api/v1/master/telemetry").json["enabled"] is False
     assert set(user.get("/api/v1/tasks/count").json) == {"commands", "notebooks", "shells", "tensorboards"}
-    here, there = (nobody.get(path).json for path in ("/api/v1/health", "/health"))
+    here, there = (anonymous.get(path).json for path in ("/api/v1/health", "/health"))
     for manager in (*here["resource_managers"], *there["resource_managers"]):  # measured anew at each pass
         assert manager.pop("seconds_per_pass") >= 0
         assert manager.pop("seconds_per_look") >= 0
@@ -99,9 +99,9 @@ def test_this_machine_is_an_agent(admin: Api, user: Api, job: Job) -> None:
     assert user.post(f"/api/v1/agents/{agent['id']}/disable", {}).status == 403
 
 
-def test_clients_find_the_feature_switches(admin: Api, nobody: Api) -> None:
+def test_clients_find_the_feature_switches(admin: Api, anonymous: Api) -> None:
     assert admin.get("/api/v1/master/config").json["config"]["feature_switches"] == []
-    assert nobody.get("/api/v1/master").json["featureSwitches"] == []
+    assert anonymous.get("/api/v1/master").json["featureSwitches"] == []
 
 
 def test_what_is_live(user: Api, job: Job) -> None:

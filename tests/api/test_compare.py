@@ -147,23 +147,23 @@ def test_bad_questions_are_answered_with_a_sentence(user: Api, query: str, said:
     assert said in answer.json["message"]
 
 
-def test_what_others_may_not_see_is_as_if_it_were_not_there(chief: Api) -> None:
+def test_what_others_may_not_see_is_as_if_it_were_not_there(rbac_admin: Api) -> None:
     made = []
-    homes = [workspace_of(chief) for _ in range(2)]
+    homes = [workspace_of(rbac_admin) for _ in range(2)]
     for _, project in homes:
-        made.append(create(chief, config(), projectId=project, activate=False))
-    ada = person(chief)
-    give(chief, VIEWER, ada.id, homes[0][0])
+        made.append(create(rbac_admin, config(), projectId=project, activate=False))
+    ada = person(rbac_admin)
+    give(rbac_admin, VIEWER, ada.id, homes[0][0])
     found = compare(ada.api, f"experiments={made[0]},{made[1]},999999")
     assert [thing["id"] for thing in found["things"]] == [made[0]]
     said = "There is no experiment {}, or it is in a workspace that you may not look into."
     assert found["missing"] == [{"id": one, "why": said.format(one)} for one in (made[1], 999999)]
-    trials = [chief.get(f"/api/v1/experiments/{one}/trials").json["trials"][0]["id"] for one in made]
+    trials = [rbac_admin.get(f"/api/v1/experiments/{one}/trials").json["trials"][0]["id"] for one in made]
     found = compare(ada.api, f"trials={trials[1]},{trials[0]}")
     assert ([thing["id"] for thing in found["things"]], [one["id"] for one in found["missing"]]) == (
         [trials[0]],
         [trials[1]],
     )
-    assert len(compare(chief, f"trials={trials[1]},{trials[0]}")["things"]) == 2
+    assert len(compare(rbac_admin, f"trials={trials[1]},{trials[0]}")["things"]) == 2
     for number in made:
-        chief.post(f"/api/v1/experiments/{number}/kill")
+        rbac_admin.post(f"/api/v1/experiments/{number}/kill")

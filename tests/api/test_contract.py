@@ -49,7 +49,7 @@ def test_every_endpoint_of_determined_is_known(master: MasterProcess, caller: Ap
 
 
 @pytest.mark.parametrize("address", ["/saml/initiate", "/oidc/callback", "/scim/v2/Users", "/oauth2/clients"])
-def test_single_sign_on_is_refused_in_words(nobody: Api, address: str) -> None:
-    answer = nobody.get(address)
+def test_single_sign_on_is_refused_in_words(anonymous: Api, address: str) -> None:
+    answer = anonymous.get(address)
     assert answer.status == 501
     assert "single sign-on" in answer.sentence

@@ -75,9 +75,9 @@ def test_lines_that_come_again_are_kept_once(user: Api, job: Job) -> None:
     assert [text for text in lines if len(text) == 1] == ["a", "a", "b", "b", "a", "a", "c"]
 
 
-def test_logs_are_taken_from_whom_they_should_be(nobody: Api, job: Job) -> None:
+def test_logs_are_taken_from_whom_they_should_be(anonymous: Api, job: Job) -> None:
     entry = {"task_id": job.task_id, "log": "x", "timestamp": dt.datetime.now(dt.UTC).isoformat()}
-    assert nobody.post("/task-logs", [entry]).status == 401
+    assert anonymous.post("/task-logs", [entry]).status == 401
 
 
 def test_a_metric_that_is_no_number_leaves_the_experiment_alone(user: Api, job: Job) -> None:

@@ -13,11 +13,11 @@ from tests.support.api.jobs import Job, config
 EXPERIMENTS = "/api/v1/experiments"
 
 
-def test_each_status_has_grpcs_code_and_name(user: Api, nobody: Api, job: Job) -> None:
+def test_each_status_has_grpcs_code_and_name(user: Api, anonymous: Api, job: Job) -> None:
     ended = f"{EXPERIMENTS}/{job.experiment_id}"
     answers = {
         400: user.get(EXPERIMENTS, sortBy="SORT_BY_COLOUR"),
-        401: nobody.get(EXPERIMENTS),
+        401: anonymous.get(EXPERIMENTS),
         403: job.api.get(EXPERIMENTS),
         404: user.get(f"{EXPERIMENTS}/99999999"),
         405: user.call("PUT", EXPERIMENTS, {}),

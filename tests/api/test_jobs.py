@@ -82,9 +82,9 @@ def test_a_token_that_counts_no_more_is_refused_at_once(engine: Engine, job: Job
     assert job.send([job.training(2, loss=1.0)]).json["acked"] == 2
 
 
-def test_determineds_own_header_is_read(nobody: Api, job: Job) -> None:
+def test_determineds_own_header_is_read(anonymous: Api, job: Job) -> None:
     headers = {"Grpc-Metadata-x-allocation-token": f"Bearer {job.api.token}"}
-    assert nobody.call("GET", f"/api/v1/trials/{job.trial_id}", headers=headers).status == 200
+    assert anonymous.call("GET", f"/api/v1/trials/{job.trial_id}", headers=headers).status == 200
 
 
 # -- the lease ------------------------------------------------------------------------------------------------

@@ -131,28 +131,28 @@ def test_pieces_of_a_body_that_is_small_enough_are_taken(user: Api) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "nonsense"])
-def test_strangers_are_refused_before_what_they_send_is_read(nobody: Api, engine: Engine, token: str) -> None:
+def test_strangers_are_refused_before_what_they_send_is_read(anonymous: Api, engine: Engine, token: str) -> None:
     before = written(engine)
-    with Raw(Api(nobody.url, token)) as raw:
+    with Raw(Api(anonymous.url, token)) as raw:
         raw.head("POST", "/api/v1/experiments", f"Content-Length: {100 * 2**20}")
         status, headers, content = raw.answer()  # not a byte of it was sent
         assert (status, headers["connection"]) == (401, "close")
         assert json.loads(content)["error"]["reason"] == "Unauthenticated"
-    with Raw(Api(nobody.url, token)) as raw:
+    with Raw(Api(anonymous.url, token)) as raw:
         raw.head("POST", "/api/v1/auth/login", "Transfer-Encoding: chunked")
         raw.send(b"%x\r\n" % len(PIECE) + PIECE + b"\r\n")  # its end never comes
         status, headers, _ = raw.answer()
         assert (status, headers["connection"]) == (401, "close")
-    with Raw(Api(nobody.url, token)) as raw:
+    with Raw(Api(anonymous.url, token)) as raw:
         raw.head("POST", "/api/v1/experiments", f"Content-Length: {100 * 2**20}", "Expect: 100-continue")
         assert raw.answer()[0] == 401
         assert raw.closed()
     assert not changes(before, written(engine))
 
 
-def test_a_job_that_nobody_knows_is_a_stranger(nobody: Api) -> None:
+def test_a_job_that_nobody_knows_is_a_stranger(anonymous: Api) -> None:
     for way in (f"Content-Length: {2**19}", "Transfer-Encoding: chunked"):
-        with Raw(Api(nobody.url, "alloc:nobody.1:0")) as raw:
+        with Raw(Api(anonymous.url, "alloc:nobody.1:0")) as raw:
             raw.head("POST", "/api/x1/allocations/nobody.1/reports", way)
             if "chunked" in way:
                 raw.send(b"%x\r\n" % len(PIECE) + PIECE + b"\r\n")  # its end never comes

@@ -209,11 +209,11 @@ def test_however_many_pages_there_are_they_read_so_often_together() -> None:
 # -- who may hear ---------------------------------------------------------------------------------------------------
 
 
-def test_who_may_not_read_it_may_not_follow_it(chief: Api, ruled: MasterProcess) -> None:
-    (here, project), _ = workspace_of(chief), None
-    number = create(chief, config(name="ruled"), projectId=project)
-    (job,) = jobs_of(ruled, chief, number)
-    someone = person(chief)
+def test_who_may_not_read_it_may_not_follow_it(rbac_admin: Api, rbac_master: MasterProcess) -> None:
+    (here, project), _ = workspace_of(rbac_admin), None
+    number = create(rbac_admin, config(name="ruled"), projectId=project)
+    (job,) = jobs_of(rbac_master, rbac_admin, number)
+    someone = person(rbac_admin)
     topics = (f"experiment:{number}", f"trial:{job.trial_id}", f"log:{job.task_id}", "list")
     with following(someone.api, *topics, "mine") as follower:
         for topic in topics:
@@ -221,32 +221,32 @@ def test_who_may_not_read_it_may_not_follow_it(chief: Api, ruled: MasterProcess)
             assert message["topic"] == topic
             assert "permission" in message["error"] or "roles" in message["error"]
         assert follower.hear() == {"topic": "mine", "seq": 1}
-        give(chief, 4, someone.id, here)
+        give(rbac_admin, 4, someone.id, here)
         follower.say(follow=topics)
         first_hints(follower, topics)
-        assert chief.post("/api/v1/roles/remove-assignments", assigned(4, someone.id, here)).status == 200
+        assert rbac_admin.post("/api/v1/roles/remove-assignments", assigned(4, someone.id, here)).status == 200
         ended: set[str] = set()
         while ended != set(topics):
             message = follower.hear()
             if "error" in message:
                 ended.add(message["topic"])
-    chief.post(f"/api/v1/experiments/{number}/kill")
+    rbac_admin.post(f"/api/v1/experiments/{number}/kill")
 
 
-def test_a_right_counts_before_the_connection_hears_of_it(chief: Api, ruled: MasterProcess) -> None:
+def test_a_right_counts_before_the_connection_hears_of_it(rbac_admin: Api, rbac_master: MasterProcess) -> None:
     """The page that somebody opens because of a new role asks before the role's wake-up is there."""
-    (here, project), _ = workspace_of(chief), None
-    topic = f"experiment:{create(chief, config(name='granted'), projectId=project)}"
-    someone = person(chief)
+    (here, project), _ = workspace_of(rbac_admin), None
+    topic = f"experiment:{create(rbac_admin, config(name='granted'), projectId=project)}"
+    someone = person(rbac_admin)
     with following(someone.api, topic) as follower:
         assert "permission" in follower.hear()["error"]
-        engine = make_engine(EmbeddedServer(ruled.data).url, pool_size=1)
+        engine = make_engine(EmbeddedServer(rbac_master.data).url, pool_size=1)
         with Store(engine).transaction() as session:  # no wake-up, unlike the API's
             session.add(RoleAssignment(role_id=4, user_id=someone.id, workspace_id=here))
         engine.dispose()
         follower.say(follow=[topic])
         first_hints(follower, [topic])
-    chief.post(f"/api/v1/experiments/{topic.partition(':')[2]}/kill")
+    rbac_admin.post(f"/api/v1/experiments/{topic.partition(':')[2]}/kill")
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_what_is_not_there_is_not_followed(user: Api, topic: str, sentence: str)
         assert follower.hear() == {"topic": "mine", "seq": 1}
 
 
-def test_a_ticket_is_good_once_and_for_this(user: Api, nobody: Api, job: Job) -> None:
+def test_a_ticket_is_good_once_and_for_this(user: Api, anonymous: Api, job: Job) -> None:
     used = ticket(user)
     with opened(user) as follower:
         follower.say(ticket=used, follow=["mine"])
@@ -274,12 +274,12 @@ def test_a_ticket_is_good_once_and_for_this(user: Api, nobody: Api, job: Job) ->
         follower.say(ticket=used, follow=["mine"])
         assert follower.closed() == (1008, "The ticket belongs into the first message, and nowhere else.")
     for wrong in (used, ticket(user, "stream"), "", "x"):
-        with opened(nobody) as follower:
+        with opened(anonymous) as follower:
             follower.say(ticket=wrong, follow=["mine"])
             code, reason = follower.closed()
             assert (code, "The ticket is not valid" in reason) == (1008, True)
     assert job.api.post("/api/x1/tickets", {"purpose": "live"}).status == 403
-    assert (user.get("/api/x1/live").status, nobody.get("/api/x1/live").status) == (426, 401)
+    assert (user.get("/api/x1/live").status, anonymous.get("/api/x1/live").status) == (426, 401)
 
 
 def test_a_session_that_ends_ends_what_it_hears(admin: Api) -> None:

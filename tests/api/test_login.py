@@ -19,25 +19,25 @@ from trainmaster.client.session_calls import hashed
 LOGIN = "/api/v1/auth/login"
 
 
-def test_a_password_goes_hashed_or_plain(master: MasterProcess, nobody: Api) -> None:
+def test_a_password_goes_hashed_or_plain(master: MasterProcess, anonymous: Api) -> None:
     for sent, is_hashed in ((hashed(master.password), True), (master.password, False)):
-        answer = nobody.post(LOGIN, {"username": "determined", "password": sent, "isHashed": is_hashed})
+        answer = anonymous.post(LOGIN, {"username": "determined", "password": sent, "isHashed": is_hashed})
         assert answer.status == 200
         assert answer.json["user"]["username"] == "determined"
         assert Api(master.url, answer.json["token"]).get("/api/v1/me").json["user"]["username"] == "determined"
 
 
-def test_a_wrong_password_and_an_unknown_user_get_the_same_sentence(master: MasterProcess, nobody: Api) -> None:
-    wrong = nobody.post(LOGIN, {"username": "determined", "password": "no", "isHashed": False})
-    unknown = nobody.post(LOGIN, {"username": "nobody-here", "password": master.password, "isHashed": False})
-    plain_as_hash = nobody.post(LOGIN, {"username": "determined", "password": master.password, "isHashed": True})
+def test_a_wrong_password_and_an_unknown_user_get_the_same_sentence(master: MasterProcess, anonymous: Api) -> None:
+    wrong = anonymous.post(LOGIN, {"username": "determined", "password": "no", "isHashed": False})
+    unknown = anonymous.post(LOGIN, {"username": "nobody-here", "password": master.password, "isHashed": False})
+    plain_as_hash = anonymous.post(LOGIN, {"username": "determined", "password": master.password, "isHashed": True})
     assert [a.status for a in (wrong, unknown, plain_as_hash)] == [401, 401, 401]
     assert wrong.sentence.startswith("invalid credentials")
     assert wrong.content == unknown.content == plain_as_hash.content
 
 
-def test_user_names_are_read_without_regard_to_case_and_spaces(master: MasterProcess, nobody: Api) -> None:
-    answer = nobody.post(LOGIN, {"username": " Determined ", "password": master.password})
+def test_user_names_are_read_without_regard_to_case_and_spaces(master: MasterProcess, anonymous: Api) -> None:
+    answer = anonymous.post(LOGIN, {"username": " Determined ", "password": master.password})
     assert answer.status == 200
 
 
@@ -58,17 +58,17 @@ def test_an_expired_session_is_refused(master: MasterProcess, engine: Engine) ->
     assert api.get("/api/v1/me").status == 401
 
 
-def test_an_inactive_user_is_refused(master: MasterProcess, engine: Engine, nobody: Api) -> None:
+def test_an_inactive_user_is_refused(master: MasterProcess, engine: Engine, anonymous: Api) -> None:
     api = Api(master.url, log_in(master, "determined"))
     change = text("UPDATE users SET active = :active WHERE username = 'determined'")
     try:
         with engine.begin() as connection:
             connection.execute(change, {"active": False})
-        known = nobody.post(LOGIN, {"username": "determined", "password": master.password})
+        known = anonymous.post(LOGIN, {"username": "determined", "password": master.password})
         for answer in (api.get("/api/v1/me"), known):
             assert (answer.status, answer.sentence.partition(":")[0]) == (403, "user is not active")
         # Nobody else is told.
-        guessed = nobody.post(LOGIN, {"username": "determined", "password": "Guess-1234"})
+        guessed = anonymous.post(LOGIN, {"username": "determined", "password": "Guess-1234"})
         assert (guessed.status, guessed.sentence.partition(":")[0]) == (401, "invalid credentials")
     finally:
         with engine.begin() as connection:
@@ -76,16 +76,16 @@ def test_an_inactive_user_is_refused(master: MasterProcess, engine: Engine, nobo
 
 
 @pytest.mark.parametrize("token", ["", "x", "alloc:", "alloc:1.2.3:00", "alloc:ÿ:ÿ", "a" * 8000])
-def test_what_is_no_token_is_refused(nobody: Api, token: str) -> None:
+def test_what_is_no_token_is_refused(anonymous: Api, token: str) -> None:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    answer = nobody.call("GET", "/api/v1/me", headers=headers)
+    answer = anonymous.call("GET", "/api/v1/me", headers=headers)
     assert answer.status == 401
     assert answer.error["reason"] == "Unauthenticated"
 
 
-def test_the_token_is_also_taken_from_a_cookie(master: MasterProcess, nobody: Api) -> None:
+def test_the_token_is_also_taken_from_a_cookie(master: MasterProcess, anonymous: Api) -> None:
     token = log_in(master, "determined")
-    assert nobody.call("GET", "/api/v1/me", headers={"Cookie": f"auth={token}"}).status == 200
+    assert anonymous.call("GET", "/api/v1/me", headers={"Cookie": f"auth={token}"}).status == 200
 
 
 def test_a_job_cannot_do_what_users_do(job: Job) -> None:
@@ -121,21 +121,21 @@ def test_a_jobs_token_is_good_for_its_own_attempt(
     assert told in master.log.read_text()
 
 
-def test_a_refused_call_is_one_line_in_the_log(master: MasterProcess, nobody: Api) -> None:
-    assert nobody.get("/api/v1/templates/a%0A2026-01-01%20ERROR%20forged").status == 401
+def test_a_refused_call_is_one_line_in_the_log(master: MasterProcess, anonymous: Api) -> None:
+    assert anonymous.get("/api/v1/templates/a%0A2026-01-01%20ERROR%20forged").status == 401
     assert "refused GET /api/v1/templates/a%0A2026-01-01%20ERROR%20forged from 127" in master.log.read_text()
 
 
-def test_who_guesses_is_held_back_and_nobody_else(master: MasterProcess, nobody: Api, admin: Api) -> None:
+def test_who_guesses_is_held_back_and_nobody_else(master: MasterProcess, anonymous: Api, admin: Api) -> None:
     someone = person(admin)
     right = {"username": someone.name, "password": hashed(PASSWORD), "isHashed": True}
     wrong = {**right, "password": "0" * 128}
-    assert [nobody.post(LOGIN, wrong).status for _ in range(5)] == [401] * 5
+    assert [anonymous.post(LOGIN, wrong).status for _ in range(5)] == [401] * 5
 
     def refused_twice() -> tuple[Answer, Answer] | None:
         """Each guess that comes through doubles the wait: a slow machine's second one is within it at some time."""
-        found = next(answer for _ in range(100) if (answer := nobody.post(LOGIN, wrong)).status != 401)
-        return (found, again) if (again := nobody.post(LOGIN, right)).status == 429 else None
+        found = next(answer for _ in range(100) if (answer := anonymous.post(LOGIN, wrong)).status != 401)
+        return (found, again) if (again := anonymous.post(LOGIN, right)).status == 429 else None
 
     held, right_but_held = wait_for(refused_twice, "a guess that is held back")
     assert held.status == right_but_held.status == 429  # the right password is no way to find out that it is
@@ -144,16 +144,16 @@ def test_who_guesses_is_held_back_and_nobody_else(master: MasterProcess, nobody:
     other = person(admin)
     assert enter(master.url, other.name).status == 200
     assert someone.api.get("/api/v1/me").status == 200  # sessions go on
-    wait_for(lambda: nobody.post(LOGIN, right).status == 200, "the end of the wait")
+    wait_for(lambda: anonymous.post(LOGIN, right).status == 200, "the end of the wait")
     assert f"attempts to log in as {someone.name!r} from 127.0.0.1 are held back" in master.log.read_text()
 
 
-def test_passwords_that_are_checked_hold_up_nobody_else(nobody: Api, user: Api) -> None:
+def test_passwords_that_are_checked_hold_up_nobody_else(anonymous: Api, user: Api) -> None:
     """More log-ins at once than there are threads for all requests."""
     done: list[int] = []
 
     def guess(number: int) -> None:
-        done.append(nobody.post(LOGIN, {"username": f"guess-{number}", "password": "x"}).status)
+        done.append(anonymous.post(LOGIN, {"username": f"guess-{number}", "password": "x"}).status)
 
     threads = [threading.Thread(target=guess, args=(number,)) for number in range(50)]
     for thread in threads:

@@ -85,11 +85,11 @@ def test_tasks_of_a_deleted_workspace_leave_the_lists(admin: Api, kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["notebook", "shell", "command", "tensorboard"])
-def test_lists_of_a_workspace_that_one_may_not_see(chief: Api, kind: str) -> None:
-    workspace, _ = workspace_of(chief)
-    elsewhere, _ = workspace_of(chief)
-    someone = person(chief)
-    give(chief, EDITOR, someone.id, elsewhere)
+def test_lists_of_a_workspace_that_one_may_not_see(rbac_admin: Api, kind: str) -> None:
+    workspace, _ = workspace_of(rbac_admin)
+    elsewhere, _ = workspace_of(rbac_admin)
+    someone = person(rbac_admin)
+    give(rbac_admin, EDITOR, someone.id, elsewhere)
     assert someone.api.get(f"{V1}/{kind}s", workspaceId=elsewhere).status == 200
     unseen = someone.api.get(f"{V1}/{kind}s", workspaceId=workspace)
     missing = someone.api.get(f"{V1}/{kind}s", workspaceId=12532459)
@@ -100,31 +100,35 @@ def test_lists_of_a_workspace_that_one_may_not_see(chief: Api, kind: str) -> Non
 # -- webhooks, pools ------------------------------------------------------------------------------------------------
 
 
-def test_webhooks_for_all_workspaces_are_shown_to_who_has_no_role(chief: Api) -> None:
-    workspace, _ = workspace_of(chief)
+def test_webhooks_for_all_workspaces_are_shown_to_who_has_no_role(rbac_admin: Api) -> None:
+    workspace, _ = workspace_of(rbac_admin)
     trigger = {"triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "condition": {"state": "COMPLETED"}}
 
     def made(**where: int) -> int:
         body = {"name": uuid.uuid4().hex, "url": "https://hooks.example/x", "triggers": [trigger], **where}
-        return int(chief.post(f"{V1}/webhooks", body).json["webhook"]["id"])
+        return int(rbac_admin.post(f"{V1}/webhooks", body).json["webhook"]["id"])
 
     for_all, for_one = made(), made(workspaceId=workspace)
-    someone, editor = person(chief), person(chief)
-    give(chief, EDITOR, editor.id, workspace)
+    someone, editor = person(rbac_admin), person(rbac_admin)
+    give(rbac_admin, EDITOR, editor.id, workspace)
 
     def seen(api: Api) -> set[int]:
         return {one["id"] for one in api.get(f"{V1}/webhooks").json["webhooks"]} & {for_all, for_one}
 
-    assert (seen(someone.api), seen(editor.api), seen(chief)) == ({for_all}, {for_all, for_one}, {for_all, for_one})
+    assert (seen(someone.api), seen(editor.api), seen(rbac_admin)) == (
+        {for_all},
+        {for_all, for_one},
+        {for_all, for_one},
+    )
     assert someone.api.call("DELETE", f"{V1}/webhooks/{for_all}").status == 403
     for number in (for_all, for_one):
-        chief.call("DELETE", f"{V1}/webhooks/{number}")
+        rbac_admin.call("DELETE", f"{V1}/webhooks/{number}")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_the_refusal_of_the_default_pool_comes_before_the_roles(user: Api, chief: Api, method: str) -> None:
+def test_the_refusal_of_the_default_pool_comes_before_the_roles(user: Api, rbac_admin: Api, method: str) -> None:
     body = {"workspaceNames": ["Uncategorized"]}
-    for api in (user, person(chief).api):
+    for api in (user, person(rbac_admin).api):
         answer = api.call(method, f"{V1}/resource-pools/default/workspace-bindings", body)
         assert (answer.status, answer.sentence.partition(":")[0]) == (
             400,

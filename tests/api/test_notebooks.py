@@ -48,22 +48,22 @@ def asked(path: str, *variables: str, **keys: object) -> Json:
 
 
 @pytest.fixture(scope="module")
-def notebook(runner: Api, path: str) -> Iterator[Json]:
-    made = launch(runner, "notebook", config=asked(path))
-    until_ready(runner, made["id"])
+def notebook(user_with_slots: Api, path: str) -> Iterator[Json]:
+    made = launch(user_with_slots, "notebook", config=asked(path))
+    until_ready(user_with_slots, made["id"])
     yield made
-    runner.post(f"/api/v1/notebooks/{made['id']}/kill")
+    user_with_slots.post(f"/api/v1/notebooks/{made['id']}/kill")
 
 
-def test_a_notebook_knows_the_master_and_nobody_else(runner: Api, notebook: Json) -> None:
+def test_a_notebook_knows_the_master_and_nobody_else(user_with_slots: Api, notebook: Json) -> None:
     address: str = notebook["serviceAddress"]
-    assert runner.get(f"{address}api/kernels").json == []
+    assert user_with_slots.get(f"{address}api/kernels").json == []
     port = int(next(word for word in _command_line(notebook) if word.startswith("--ServerApp.port=")).partition("=")[2])
     neighbour = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     neighbour.request("GET", f"{address}api/kernels")
     assert neighbour.getresponse().status == 403
     neighbour.close()
-    assert runner.token not in " ".join(_command_line(notebook))
+    assert user_with_slots.token not in " ".join(_command_line(notebook))
 
 
 def _command_line(notebook: Json) -> list[str]:
@@ -78,14 +78,14 @@ def _command_line(notebook: Json) -> list[str]:
     raise AssertionError("there is no such process")
 
 
-def test_a_kernel_is_spoken_with(runner: Api, notebook: Json, request: pytest.FixtureRequest) -> None:
+def test_a_kernel_is_spoken_with(user_with_slots: Api, notebook: Json, request: pytest.FixtureRequest) -> None:
     is_real = "real" in request.node.name
-    made = runner.post(f"{notebook['serviceAddress']}api/kernels", {}).json["id"] if is_real else "k"
-    uri = runner.url.replace("http", "ws", 1) + f"{notebook['serviceAddress']}api/kernels/{made}/channels"
+    made = user_with_slots.post(f"{notebook['serviceAddress']}api/kernels", {}).json["id"] if is_real else "k"
+    uri = user_with_slots.url.replace("http", "ws", 1) + f"{notebook['serviceAddress']}api/kernels/{made}/channels"
 
     async def speak() -> str:
         async with connect(
-            uri, additional_headers={"Authorization": f"Bearer {runner.token}"}, open_timeout=60
+            uri, additional_headers={"Authorization": f"Bearer {user_with_slots.token}"}, open_timeout=60
         ) as kernel:
             await kernel.send(json.dumps(_execute("print(6 * 7)")) if is_real else "print(6 * 7)")
             async for message in kernel:
@@ -97,7 +97,7 @@ def test_a_kernel_is_spoken_with(runner: Api, notebook: Json, request: pytest.Fi
 
     assert asyncio.run(speak()) == ("42\n" if is_real else "PRINT(6 * 7)")
     if is_real:
-        assert runner.call("DELETE", f"{notebook['serviceAddress']}api/kernels/{made}").status == 204
+        assert user_with_slots.call("DELETE", f"{notebook['serviceAddress']}api/kernels/{made}").status == 204
 
 
 def _execute(code: str) -> Json:
@@ -114,19 +114,21 @@ def _execute(code: str) -> Json:
     }
 
 
-def test_others_do_not_enter_a_notebook(runner: Api, keeper: Api, notebook: Json) -> None:
+def test_others_do_not_enter_a_notebook(user_with_slots: Api, admin_with_slots: Api, notebook: Json) -> None:
     address = f"{notebook['serviceAddress']}api/kernels"
-    assert [api.get(address).status for api in (keeper, person(keeper).api, Api(runner.url))] == [200, 403, 401]
+    assert [
+        api.get(address).status for api in (admin_with_slots, person(admin_with_slots).api, Api(user_with_slots.url))
+    ] == [200, 403, 401]
     path = f"/api/v1/notebooks/{notebook['id']}/report_idle"
-    assert runner.call("PUT", path, {"idle": True}).status == 403
+    assert user_with_slots.call("PUT", path, {"idle": True}).status == 403
 
 
-def test_a_notebook_that_nobody_uses_ends(runner: Api, path: str) -> None:
+def test_a_notebook_that_nobody_uses_ends(user_with_slots: Api, path: str) -> None:
     config = asked(path, "TRAINMASTER_IDLE_LOOK=0.5", idle_timeout="3s")
-    made = launch(runner, "notebook", config=config)
-    ended(runner, made["id"])
-    assert "Killed" not in "".join(lines(runner, made["id"]))
-    found = runner.get(f"/api/v1/notebooks/{made['id']}").json["notebook"]
+    made = launch(user_with_slots, "notebook", config=config)
+    ended(user_with_slots, made["id"])
+    assert "Killed" not in "".join(lines(user_with_slots, made["id"]))
+    found = user_with_slots.get(f"/api/v1/notebooks/{made['id']}").json["notebook"]
     assert (found["state"], found["exitStatus"]) == (
         "STATE_TERMINATED",
         "It was ended at once: nobody has used it for 3 s",
@@ -134,29 +136,29 @@ def test_a_notebook_that_nobody_uses_ends(runner: Api, path: str) -> None:
 
 
 def test_a_tensorboard_shows_what_trainings_have_written(
-    running: MasterProcess, runner: Api, keeper: Api, path: str
+    running: MasterProcess, user_with_slots: Api, admin_with_slots: Api, path: str
 ) -> None:
     client = running.client()
     number = client.create_experiment(trainings.experiment(), files(train__py=WRITING)).id
     assert wait_ended(client, number).state == "COMPLETED"
     (trial,) = client.trials(number)
     config = {"environment": {"environment_variables": [f"PATH={path}"]}, "tensorboard_args": ["--reload_interval=1"]}
-    made = launch(runner, "tensorboard", experimentIds=[number], trialIds=[trial.id], config=config)
+    made = launch(user_with_slots, "tensorboard", experimentIds=[number], trialIds=[trial.id], config=config)
     assert (made["experimentIds"], made["trialIds"]) == ([number], [trial.id])
-    until_ready(runner, made["id"])
+    until_ready(user_with_slots, made["id"])
     expected = {f"exp_{number}/{trial.id}", f"exp_{number}_trial_{trial.id}"}
     where = "data/runs" if "notebooks" in path else ""
     if where:  # the real one lists only runs with something in them
-        assert runner.get(f"{made['serviceAddress']}{where}").json == []
+        assert user_with_slots.get(f"{made['serviceAddress']}{where}").json == []
     else:
-        wait_for(lambda: set(runner.get(made["serviceAddress"]).json) == expected, "the runs")
-    assert person(keeper).api.get(made["serviceAddress"]).status == 200
-    runner.post(f"/api/v1/tensorboards/{made['id']}/kill")
-    ended(runner, made["id"])
+        wait_for(lambda: set(user_with_slots.get(made["serviceAddress"]).json) == expected, "the runs")
+    assert person(admin_with_slots).api.get(made["serviceAddress"]).status == 200
+    user_with_slots.post(f"/api/v1/tensorboards/{made['id']}/kill")
+    ended(user_with_slots, made["id"])
 
 
 def test_a_tensorboard_of_directory_storage_has_no_mounts_but_the_users_own(
-    running: MasterProcess, runner: Api, tmp_path: Path
+    running: MasterProcess, user_with_slots: Api, tmp_path: Path
 ) -> None:
     """Such a storage is a path in containers; here there are none, and it is the same path."""
     client = running.client()
@@ -168,21 +170,21 @@ def test_a_tensorboard_of_directory_storage_has_no_mounts_but_the_users_own(
     path = f"PATH={programs.stand_ins(tmp_path / 'bin')}:/usr/local/bin:/usr/bin:/bin"
     mount = {"host_path": "/tmp", "container_path": "/tmp/there"}
     config = {"environment": {"environment_variables": [path]}, "bind_mounts": [mount]}
-    made = launch(runner, "tensorboard", experimentIds=[number], config=config)
-    until_ready(runner, made["id"])
-    wait_for(lambda: runner.get(made["serviceAddress"]).json == [f"exp_{number}/{trial.id}"], "the run")
-    shown = runner.get(f"/api/v1/tensorboards/{made['id']}").json["config"]["bind_mounts"]
+    made = launch(user_with_slots, "tensorboard", experimentIds=[number], config=config)
+    until_ready(user_with_slots, made["id"])
+    wait_for(lambda: user_with_slots.get(made["serviceAddress"]).json == [f"exp_{number}/{trial.id}"], "the run")
+    shown = user_with_slots.get(f"/api/v1/tensorboards/{made['id']}").json["config"]["bind_mounts"]
     assert [one["container_path"] for one in shown] == ["/tmp/there"]
-    runner.post(f"/api/v1/tensorboards/{made['id']}/kill")
-    ended(runner, made["id"])
+    user_with_slots.post(f"/api/v1/tensorboards/{made['id']}/kill")
+    ended(user_with_slots, made["id"])
 
 
 @pytest.mark.parametrize("body", [{}, {"experimentIds": [99999999]}, {"trialIds": [99999999]}])
-def test_a_tensorboard_of_nothing(runner: Api, body: Json) -> None:
-    assert runner.post("/api/v1/tensorboards", body).status in (400, 404)
+def test_a_tensorboard_of_nothing(user_with_slots: Api, body: Json) -> None:
+    assert user_with_slots.post("/api/v1/tensorboards", body).status in (400, 404)
 
 
-def test_where_a_program_is_missing(runner: Api) -> None:
-    made = launch(runner, "notebook", config=asked("/usr/bin:/bin"))
-    assert not ended(runner, made["id"])["allocations"][-1]["isReady"]
-    assert any("jupyter cannot be run" in line for line in lines(runner, made["id"]))
+def test_where_a_program_is_missing(user_with_slots: Api) -> None:
+    made = launch(user_with_slots, "notebook", config=asked("/usr/bin:/bin"))
+    assert not ended(user_with_slots, made["id"])["allocations"][-1]["isReady"]
+    assert any("jupyter cannot be run" in line for line in lines(user_with_slots, made["id"]))

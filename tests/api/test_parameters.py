@@ -221,12 +221,12 @@ def test_the_queue_by_state(user: Api, job: Job) -> None:
         assert sorted([*queued, *scheduled]) == everything == states(states=["1", "2"])
 
 
-def test_what_is_live_without_the_prefix(user: Api, nobody: Api, job: Job) -> None:
+def test_what_is_live_without_the_prefix(user: Api, anonymous: Api, job: Job) -> None:
     found = user.get("/tasks").json[job.allocation_id]
     assert found["name"] == f"Trial {job.trial_id} (Experiment {job.experiment_id})"
     assert (found["task_id"], found["slots_needed"], found["resource_pool"]) == (job.task_id, 1, "default")
     assert found["resources"] == []
-    assert nobody.get("/tasks").status == 401
+    assert anonymous.get("/tasks").status == 401
 
 
 # -- bodies -------------------------------------------------------------------------------------------------------

@@ -26,22 +26,22 @@ ROUTES = sorted(
 )
 
 
-def things(chief: Api) -> dict[str, Any]:
+def things(rbac_admin: Api) -> dict[str, Any]:
     """One of everything in a workspace of its own, by the word that addresses use."""
     word = uuid.uuid4().hex[:8]
-    workspace = chief.post("/api/v1/workspaces", {"name": word}).json["workspace"]["id"]
-    project = chief.post(f"/api/v1/workspaces/{workspace}/projects", {"name": "p"}).json["project"]
+    workspace = rbac_admin.post("/api/v1/workspaces", {"name": word}).json["workspace"]["id"]
+    project = rbac_admin.post(f"/api/v1/workspaces/{workspace}/projects", {"name": "p"}).json["project"]
     body = {"config": config(), "activate": False, "projectId": project["id"]}
-    experiment = chief.post("/api/v1/experiments", body).json["experiment"]["id"]
-    chief.post(f"/api/v1/experiments/{experiment}/kill")  # nothing is to start here
-    (trial,) = chief.get(f"/api/v1/experiments/{experiment}/trials").json["trials"]
-    model = chief.post("/api/v1/models", {"name": f"m-{word}", "workspaceId": workspace}).json["model"]["name"]
+    experiment = rbac_admin.post("/api/v1/experiments", body).json["experiment"]["id"]
+    rbac_admin.post(f"/api/v1/experiments/{experiment}/kill")  # nothing is to start here
+    (trial,) = rbac_admin.get(f"/api/v1/experiments/{experiment}/trials").json["trials"]
+    model = rbac_admin.post("/api/v1/models", {"name": f"m-{word}", "workspaceId": workspace}).json["model"]["name"]
     template = f"t-{word}"
-    chief.post(f"/api/v1/templates/{template}", {"config": {}, "workspaceId": workspace})
+    rbac_admin.post(f"/api/v1/templates/{template}", {"config": {}, "workspaceId": workspace})
     order = {"config": {"entrypoint": "true"}, "workspaceId": workspace}
-    command = chief.post("/api/v1/commands", order).json["command"]["id"]
-    chief.post(f"/api/v1/commands/{command}/kill")
-    made = chief.post("/api/v1/groups", {"name": word})
+    command = rbac_admin.post("/api/v1/commands", order).json["command"]["id"]
+    rbac_admin.post(f"/api/v1/commands/{command}/kill")
+    made = rbac_admin.post("/api/v1/groups", {"name": word})
     group = made.json["group"]["groupId"] if made.status == 200 else 99999999
     return {
         "workspace_id": workspace,
@@ -139,13 +139,13 @@ def test_every_endpoint_has_an_entry_and_every_entry_an_endpoint() -> None:
     assert set(ENDPOINTS) == {r for r in ROUTES if not r.startswith("HEAD") or "/proxy/" in r}
 
 
-def test_only_what_is_open_answers_nobody(nobody: Api) -> None:
+def test_only_what_is_open_answers_nobody(anonymous: Api) -> None:
     there = dict.fromkeys(things_named(), "1")
     for key, rule in ENDPOINTS.items():
         if rule in (Rule.OPEN, Rule.PROXY):  # test_proxy.py asks the latter
             continue
         method, path = key.split(" ")
-        answer = nobody.call(method, path.replace(":path}", "}").format_map(there), None if method == "GET" else {})
+        answer = anonymous.call(method, path.replace(":path}", "}").format_map(there), None if method == "GET" else {})
         assert answer.status in (401, 400, 404) if rule is Rule.AGENT else answer.status == 401, key
 
 
@@ -156,18 +156,18 @@ def things_named() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def elsewhere(chief: Api) -> Json:
-    return things(chief)
+def elsewhere(rbac_admin: Api) -> Json:
+    return things(rbac_admin)
 
 
 @pytest.mark.parametrize("role", ROLES.values(), ids=lambda role: role.name)
-def test_each_role_in_a_workspace_or_everywhere(chief: Api, elsewhere: Json, role: Role) -> None:
+def test_each_role_in_a_workspace_or_everywhere(rbac_admin: Api, elsewhere: Json, role: Role) -> None:
     """Allowed or 403, for every endpoint with a permission, in the workspace of the role; in another, of which the role
     shows nothing, the answer is the one for what is not there."""
-    someone = person(chief)
+    someone = person(rbac_admin)
     user, api = someone.id, someone.api
-    here = {**things(chief), "user_id": user}
-    give(chief, role.id, user, None if role.anywhere_only else here["workspace_id"])
+    here = {**things(rbac_admin), "user_id": user}
+    give(rbac_admin, role.id, user, None if role.anywhere_only else here["workspace_id"])
     with Walker(api) as walker:
         for method, path, key in calls(here):
             rule = ENDPOINTS[key]
@@ -192,8 +192,8 @@ PLACED = (
 )
 
 
-def test_without_a_role_there_is_nothing(chief: Api, elsewhere: Json) -> None:
-    someone = person(chief)
+def test_without_a_role_there_is_nothing(rbac_admin: Api, elsewhere: Json) -> None:
+    someone = person(rbac_admin)
     user, api = someone.id, someone.api
     with Walker(api) as walker:
         for method, path, key in calls({**elsewhere, "user_id": user}):
@@ -212,18 +212,18 @@ def test_where_roles_are_not_used_only_administration_is_kept_back(user: Api) ->
 # -- what follows ---------------------------------------------------------------------------------------------------
 
 
-def test_lists_show_what_one_may_see(chief: Api) -> None:
-    someone = person(chief)
+def test_lists_show_what_one_may_see(rbac_admin: Api) -> None:
+    someone = person(rbac_admin)
     user, api = someone.id, someone.api
-    here, elsewhere = things(chief), things(chief)
-    give(chief, 4, user, here["workspace_id"])
+    here, elsewhere = things(rbac_admin), things(rbac_admin)
+    give(rbac_admin, 4, user, here["workspace_id"])
     for path, key, name in (
         ("/api/v1/workspaces", "workspaces", "workspace_id"),
         ("/api/v1/workspaces/0/projects", "projects", "project_id"),
         ("/api/v1/experiments", "experiments", "experiment_id"),
     ):
         assert [entry["id"] for entry in api.get(path).json[key]] == [here[name]]
-        seen = [entry["id"] for entry in chief.get(path).json[key]]
+        seen = [entry["id"] for entry in rbac_admin.get(path).json[key]]
         assert {here[name], elsewhere[name]} <= set(seen)
     assert [entry["name"] for entry in api.get("/api/v1/models").json["models"]] == [here["model_name"]]
     assert [entry["name"] for entry in api.get("/api/v1/templates").json["templates"]] == [here["template_name"]]
@@ -234,14 +234,14 @@ def test_lists_show_what_one_may_see(chief: Api) -> None:
         assert api.get(path, trialIds=[here["trial_id"], elsewhere["trial_id"]]).status == 404
 
 
-def test_what_stands_in_a_body_counts_too(chief: Api) -> None:
-    someone = person(chief)
+def test_what_stands_in_a_body_counts_too(rbac_admin: Api) -> None:
+    someone = person(rbac_admin)
     user, api = someone.id, someone.api
-    here, elsewhere = things(chief), things(chief)
-    give(chief, 5, user, here["workspace_id"])
+    here, elsewhere = things(rbac_admin), things(rbac_admin)
+    give(rbac_admin, 5, user, here["workspace_id"])
     order = {"config": config(), "activate": False}
     assert api.post("/api/v1/experiments", {**order, "projectId": here["project_id"]}).status == 200
-    chief.post(f"/api/v1/experiments/{elsewhere['experiment_id']}/kill")
+    rbac_admin.post(f"/api/v1/experiments/{elsewhere['experiment_id']}/kill")
     refusals = [
         api.post("/api/v1/experiments", {**order, "projectId": elsewhere["project_id"]}),
         api.post(
@@ -267,14 +267,14 @@ def test_what_stands_in_a_body_counts_too(chief: Api) -> None:
     assert "not found in project" in none.json["results"][0]["error"]
 
 
-def test_whoever_makes_a_workspace_administers_it(chief: Api) -> None:
-    someone = person(chief)
+def test_whoever_makes_a_workspace_administers_it(rbac_admin: Api) -> None:
+    someone = person(rbac_admin)
     user, api = someone.id, someone.api
     assert api.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).status == 403
-    give(chief, 3, user)
+    give(rbac_admin, 3, user)
     made = api.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).json["workspace"]["id"]
     assert api.post(f"/api/v1/workspaces/{made}/projects", {"name": "p"}).status == 200
-    friend = person(chief)
+    friend = person(rbac_admin)
     other, guest = friend.id, friend.api
     give(api, 4, other, made)
     assert guest.get(f"/api/v1/workspaces/{made}").status == 200
@@ -285,22 +285,22 @@ def test_whoever_makes_a_workspace_administers_it(chief: Api) -> None:
     account = {"agentUser": "ada", "agentUid": 4711, "agentGid": 4711, "agentGroup": "ada"}
     linked = api.call("PATCH", f"/api/v1/workspaces/{made}", {"agentUserGroup": account})
     assert (linked.status, "SET_WORKSPACE_AGENT_USER_GROUP" in linked.sentence) == (403, True)
-    assert chief.call("PATCH", f"/api/v1/workspaces/{made}", {"agentUserGroup": account}).status == 200
+    assert rbac_admin.call("PATCH", f"/api/v1/workspaces/{made}", {"agentUserGroup": account}).status == 200
     assert api.call("DELETE", f"/api/v1/workspaces/{made}").status == 200
 
 
-def test_roles_of_groups_reach_their_members(chief: Api) -> None:
-    someone = person(chief)
+def test_roles_of_groups_reach_their_members(rbac_admin: Api) -> None:
+    someone = person(rbac_admin)
     user, api = someone.id, someone.api
-    there = things(chief)
+    there = things(rbac_admin)
     path = f"/api/v1/experiments/{there['experiment_id']}"
     assigned = {"role": {"roleId": 4}, "scopeWorkspaceId": there["workspace_id"]}
     body = {"groupRoleAssignments": [{"groupId": there["group_id"], "roleAssignment": assigned}]}
-    assert chief.post("/api/v1/roles/add-assignments", body).status == 200
-    assert chief.post("/api/v1/roles/add-assignments", body).status == 409
+    assert rbac_admin.post("/api/v1/roles/add-assignments", body).status == 200
+    assert rbac_admin.post("/api/v1/roles/add-assignments", body).status == 409
     assert api.get(path).status == 403
     change = {"groupId": there["group_id"], "addUsers": [user]}
-    assert chief.call("PUT", f"/api/v1/groups/{there['group_id']}", change).status == 200
+    assert rbac_admin.call("PUT", f"/api/v1/groups/{there['group_id']}", change).status == 200
     assert api.get(path).status == 200
     (role,) = api.get(f"/api/v1/roles/search/by-user/{user}").json["roles"]
     assert [one["groupId"] for one in role["groupRoleAssignments"]] == [there["group_id"]]
@@ -310,14 +310,14 @@ def test_roles_of_groups_reach_their_members(chief: Api) -> None:
     ]
     of_group = api.get(f"/api/v1/roles/search/by-group/{there['group_id']}").json
     assert ([r["name"] for r in of_group["roles"]], of_group["assignments"]) == (["Viewer"], summary["assignments"])
-    assert chief.post("/api/v1/roles/remove-assignments", body).status == 200
-    assert chief.post("/api/v1/roles/remove-assignments", body).status == 404
+    assert rbac_admin.post("/api/v1/roles/remove-assignments", body).status == 200
+    assert rbac_admin.post("/api/v1/roles/remove-assignments", body).status == 404
     assert api.get(path).status == 403
 
 
-def test_the_queue_tells_no_more_than_the_queue(chief: Api) -> None:
-    api = person(chief).api
-    made = chief.post("/api/v1/experiments", {"config": config(name="secret")}).json["experiment"]
+def test_the_queue_tells_no_more_than_the_queue(rbac_admin: Api) -> None:
+    api = person(rbac_admin).api
+    made = rbac_admin.post("/api/v1/experiments", {"config": config(name="secret")}).json["experiment"]
 
     def entry(sees: Api) -> Json:
         jobs: list[Json] = sees.get("/api/v1/job-queues-v2").json["jobs"]
@@ -325,12 +325,12 @@ def test_the_queue_tells_no_more_than_the_queue(chief: Api) -> None:
         return job
 
     try:
-        assert (list(entry(chief)), list(entry(api))) == (["full"], ["limited"])
+        assert (list(entry(rbac_admin)), list(entry(api))) == (["full"], ["limited"])
         assert "secret" not in api.get("/api/v1/job-queues-v2").content.decode()
         change = {"updates": [{"jobId": made["jobId"], "weight": 2}]}
         assert api.post("/api/v1/job-queues", change).status == 403
     finally:
-        chief.post(f"/api/v1/experiments/{made['id']}/kill")
+        rbac_admin.post(f"/api/v1/experiments/{made['id']}/kill")
 
 
 @pytest.mark.parametrize(
@@ -341,18 +341,18 @@ def test_the_queue_tells_no_more_than_the_queue(chief: Api) -> None:
         ({"role": {"roleId": 4}, "scopeWorkspaceId": 99999999}, 404),
     ],
 )
-def test_roles_that_cannot_be_given(chief: Api, assigned: Json, status: int) -> None:
+def test_roles_that_cannot_be_given(rbac_admin: Api, assigned: Json, status: int) -> None:
     body = {"userRoleAssignments": [{"userId": 2, "roleAssignment": assigned}]}
-    assert chief.post("/api/v1/roles/add-assignments", body).status == status
+    assert rbac_admin.post("/api/v1/roles/add-assignments", body).status == status
 
 
-def test_roles_are_listed(chief: Api) -> None:
-    assert chief.get("/api/v1/master").json["rbacEnabled"]
-    every = chief.post("/api/v1/roles/search", {"limit": 0, "offset": 0}).json
+def test_roles_are_listed(rbac_admin: Api) -> None:
+    assert rbac_admin.get("/api/v1/master").json["rbacEnabled"]
+    every = rbac_admin.post("/api/v1/roles/search", {"limit": 0, "offset": 0}).json
     assert [role["roleId"] for role in every["roles"]] == list(ROLES)
-    local = chief.post("/api/v1/roles/search/by-assignability", {"limit": 2, "workspaceId": 1}).json
+    local = rbac_admin.post("/api/v1/roles/search/by-assignability", {"limit": 2, "workspaceId": 1}).json
     assert [role["name"] for role in local["roles"]] == ["WorkspaceAdmin", "Viewer"]
-    (viewer,) = chief.post("/api/v1/roles/search/by-ids", {"roleIds": [4]}).json["roles"]
+    (viewer,) = rbac_admin.post("/api/v1/roles/search/by-ids", {"roleIds": [4]}).json["roles"]
     ids = {permission["id"] for permission in viewer["role"]["permissions"]}
     assert "PERMISSION_TYPE_VIEW_WORKSPACE" in ids
     assert "PERMISSION_TYPE_CREATE_EXPERIMENT" not in ids

@@ -101,18 +101,18 @@ def test_who_may_and_what_cannot_be(user: Api, admin: Api, home: dict[str, Any],
 BANNER = "/api/v1/master/cluster_message"
 
 
-def test_the_banner(user: Api, admin: Api, nobody: Api) -> None:
+def test_the_banner(user: Api, admin: Api, anonymous: Api) -> None:
     assert user.get(BANNER).status == 403
     assert admin.get(BANNER).json == {"clusterMessage": None}
     body = {"message": "Back at noon", "startTime": "2020-01-01T00:00:00Z", "duration": "5200w2h"}
     assert user.call("PUT", BANNER, body).status == 403
     assert admin.call("PUT", BANNER, body).status == 200
-    shown = nobody.get("/api/v1/master").json["clusterMessage"]
+    shown = anonymous.get("/api/v1/master").json["clusterMessage"]
     assert shown["message"] == "Back at noon"
     assert shown["endTime"].endswith("T02:00:00Z")
     later = {"message": "Soon", "startTime": "2100-01-01T00:00:00Z"}
     assert admin.call("PUT", BANNER, later).status == 200
-    assert nobody.get("/api/v1/master").json["clusterMessage"] is None
+    assert anonymous.get("/api/v1/master").json["clusterMessage"] is None
     found = admin.get(BANNER).json["clusterMessage"]
     assert (found["message"], found["startTime"]) == ("Soon", "2100-01-01T00:00:00Z")
     for given in ("2100-01-01T00:00:00.5Z", "2100-01-01T00:00:00.123456Z"):

@@ -51,13 +51,13 @@ server.serve_forever()
 
 
 @pytest.fixture(scope="module")
-def other(keeper: Api) -> Api:
+def other(admin_with_slots: Api) -> Api:
     """Somebody else."""
-    return person(keeper).api
+    return person(admin_with_slots).api
 
 
 @pytest.fixture(scope="module")
-def mirror(runner: Api) -> tuple[str, int, int]:
+def mirror(user_with_slots: Api) -> tuple[str, int, int]:
     """A generic task of `determined` with a service on a port, and one that anybody may use."""
     port, open_port = free_port(), free_port()
     content = base64.b64encode(MIRROR.encode()).decode()
@@ -67,16 +67,16 @@ def mirror(runner: Api) -> tuple[str, int, int]:
         entrypoint: python3 mirror.py {port} & exec python3 mirror.py {open_port}
         environment: {{proxy_ports: [{{proxy_port: {port}}}, {{proxy_port: {open_port}, unauthenticated: true}}]}}
     """
-    task_id = generic(runner, config, contextDirectory=files)
-    wait_for(lambda: lines(runner, task_id).count("mirror stands") == 2, "the mirrors")
-    wait_for(lambda: runner.get(f"/proxy/{task_id}:{port}/").status == 200, "the way to the mirror")
+    task_id = generic(user_with_slots, config, contextDirectory=files)
+    wait_for(lambda: lines(user_with_slots, task_id).count("mirror stands") == 2, "the mirrors")
+    wait_for(lambda: user_with_slots.get(f"/proxy/{task_id}:{port}/").status == 200, "the way to the mirror")
     return task_id, port, open_port
 
 
-def test_requests_pass_as_they_are(runner: Api, mirror: tuple[str, int, int]) -> None:
+def test_requests_pass_as_they_are(user_with_slots: Api, mirror: tuple[str, int, int]) -> None:
     task_id, port, _ = mirror
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
-        answer = runner.call(
+        answer = user_with_slots.call(
             method, f"/proxy/{task_id}:{port}/a%2Fb/c?x=%20y&x=2", raw=b"a body" if method == "POST" else b""
         )
         told = answer.json
@@ -84,50 +84,54 @@ def test_requests_pass_as_they_are(runner: Api, mirror: tuple[str, int, int]) ->
         assert told["body"] == ("a body" if method == "POST" else "")
         assert told["headers"]["x-forwarded-prefix"] == f"/proxy/{task_id}:{port}"
         assert told["headers"]["x-forwarded-for"] == "127.0.0.1"
-    assert runner.get(f"/proxy/{task_id}:{port}/teapot").status == 418
-    large = runner.call("POST", f"/proxy/{task_id}:{port}/", raw=b"x" * 3_000_000)
+    assert user_with_slots.get(f"/proxy/{task_id}:{port}/teapot").status == 418
+    large = user_with_slots.call("POST", f"/proxy/{task_id}:{port}/", raw=b"x" * 3_000_000)
     assert len(large.json["body"]) == 3_000_000
-    moved = runner.get(f"/proxy/{task_id}:{port}", q="1")
+    moved = user_with_slots.get(f"/proxy/{task_id}:{port}", q="1")
     assert (moved.status, moved.headers["location"]) == (308, f"/proxy/{task_id}:{port}/?q=1")
 
 
-def test_what_the_caller_shows_to_the_master_stays_there(runner: Api, mirror: tuple[str, int, int]) -> None:
+def test_what_the_caller_shows_to_the_master_stays_there(user_with_slots: Api, mirror: tuple[str, int, int]) -> None:
     task_id, port, _ = mirror
     shown = {
-        "Cookie": f"a=1; auth={runner.token}; b=2",
-        "X-User-Token": f"Bearer {runner.token}",
+        "Cookie": f"a=1; auth={user_with_slots.token}; b=2",
+        "X-User-Token": f"Bearer {user_with_slots.token}",
         "Connection": "x-mine",
         "X-Mine": "1",
     }
-    answer = runner.call("GET", f"/proxy/{task_id}:{port}/", headers=shown)
-    assert runner.token not in answer.content.decode()
+    answer = user_with_slots.call("GET", f"/proxy/{task_id}:{port}/", headers=shown)
+    assert user_with_slots.token not in answer.content.decode()
     assert answer.json["headers"]["cookie"] == "a=1; b=2"
     assert "x-mine" not in answer.json["headers"]
     assert answer.headers["set-cookie"] == f"mine=1; Path=/proxy/{task_id}:{port}/"
     assert "service-worker-allowed" not in answer.headers
-    led = Api(runner.url).call("GET", f"/proxy/{task_id}:{port}/?a=1", headers={"Cookie": f"auth={runner.token}"})
+    led = Api(user_with_slots.url).call(
+        "GET", f"/proxy/{task_id}:{port}/?a=1", headers={"Cookie": f"auth={user_with_slots.token}"}
+    )
     assert (led.status, led.headers["location"]) == (303, f"/proxy/{task_id}:{port}/?a=1")
     cookie, *about = led.headers["set-cookie"].split("; ")
     assert {"HttpOnly", f"Path=/proxy/{task_id}:{port}/", "SameSite=lax"} <= set(about)
-    by_pass = Api(runner.url).call("GET", f"/proxy/{task_id}:{port}/", headers={"Cookie": cookie})
+    by_pass = Api(user_with_slots.url).call("GET", f"/proxy/{task_id}:{port}/", headers={"Cookie": cookie})
     assert (by_pass.status, "cookie" in by_pass.json["headers"]) == (200, False)
 
 
-def test_who_may_use_a_service(runner: Api, keeper: Api, mirror: tuple[str, int, int], other: Api) -> None:
+def test_who_may_use_a_service(
+    user_with_slots: Api, admin_with_slots: Api, mirror: tuple[str, int, int], other: Api
+) -> None:
     task_id, port, open_port = mirror
-    nobody = Api(runner.url)
+    nobody = Api(user_with_slots.url)
     path = f"/proxy/{task_id}:{port}/"
-    assert [api.get(path).status for api in (runner, keeper, other, nobody)] == [200, 200, 403, 401]
+    assert [api.get(path).status for api in (user_with_slots, admin_with_slots, other, nobody)] == [200, 200, 403, 401]
     assert nobody.get(f"/proxy/{task_id}:{open_port}/").status == 200
-    assert Api(runner.url, "no such token").get(path).status == 401
+    assert Api(user_with_slots.url, "no such token").get(path).status == 401
 
 
 def test_a_person_with_a_browser_is_asked_for_a_password(
-    running: MasterProcess, runner: Api, mirror: tuple[str, int, int]
+    running: MasterProcess, user_with_slots: Api, mirror: tuple[str, int, int]
 ) -> None:
     task_id, port, _ = mirror
     path = f"/proxy/{task_id}:{port}/"
-    person = Browser(runner.url)
+    person = Browser(user_with_slots.url)
     asked = person.get(f"{path}?a=1")
     assert (asked.status, urlsplit(asked.headers["location"]).path) == (303, "/login")
     assert "www-authenticate" not in asked.headers
@@ -141,16 +145,16 @@ def test_a_person_with_a_browser_is_asked_for_a_password(
 
 
 @pytest.mark.parametrize("name", ["", ":1", ":65535", ":notaport", ":999999"])
-def test_only_what_was_asked_for_is_passed_on(runner: Api, mirror: tuple[str, int, int], name: str) -> None:
+def test_only_what_was_asked_for_is_passed_on(user_with_slots: Api, mirror: tuple[str, int, int], name: str) -> None:
     task_id, _, _ = mirror
-    answer = runner.get(f"/proxy/{task_id}{name}/")
+    answer = user_with_slots.get(f"/proxy/{task_id}{name}/")
     assert (answer.status, "Nothing listens" in answer.sentence) == (404, True)
 
 
-def test_there_is_no_way_to_other_addresses(runner: Api) -> None:
+def test_there_is_no_way_to_other_addresses(user_with_slots: Api) -> None:
     for name in ("no-such-task", "127.0.0.1:22", "localhost", "http:%2F%2Fexample.com", "1.2.3.4"):
-        assert runner.get(f"/proxy/{name}/").status == 404
-        assert Api(runner.url).get(f"/proxy/{name}/").status == 401
+        assert user_with_slots.get(f"/proxy/{name}/").status == 404
+        assert Api(user_with_slots.url).get(f"/proxy/{name}/").status == 401
 
 
 # -- what a job may announce ----------------------------------------------------------------------------------------
@@ -170,15 +174,15 @@ for address in sys.argv[1:]:
 """
 
 
-def test_a_job_announces_itself_and_nothing_else(runner: Api) -> None:
+def test_a_job_announces_itself_and_nothing_else(user_with_slots: Api) -> None:
     content = base64.b64encode(ANNOUNCE.encode()).decode()
     files = [{"path": "say.py", "type": 48, "content": content, "mtime": "0", "mode": 0o644, "uid": 0, "gid": 0}]
     asked = "127.0.0.1 127.0.0.2 169.254.169.254 10.1.2.3 0.0.0.0 ::1 localhost"
     task_id = generic(
-        runner, f"{{entrypoint: python3 say.py {asked}, resources: {{slots: 0}}}}", contextDirectory=files
+        user_with_slots, f"{{entrypoint: python3 say.py {asked}, resources: {{slots: 0}}}}", contextDirectory=files
     )
-    ended(runner, task_id)
-    answers = [line.split() for line in lines(runner, task_id) if line.endswith((" 200", " 400"))]
+    ended(user_with_slots, task_id)
+    answers = [line.split() for line in lines(user_with_slots, task_id) if line.endswith((" 200", " 400"))]
     assert [status for _, status in answers] == ["200"] + ["400"] * 6
 
 
@@ -186,16 +190,16 @@ def test_a_job_announces_itself_and_nothing_else(runner: Api) -> None:
 
 
 @pytest.fixture(scope="module")
-def shell(runner: Api) -> Json:
+def shell(user_with_slots: Api) -> Json:
     if find_sshd("") is None:
         pytest.skip("there is no sshd on this machine")
     made = launch(
-        runner,
+        user_with_slots,
         "shell",
         config={"resources": {"slots": 0}, "environment": {"environment_variables": ["GREETING=a 'b' $c"]}},
     )
-    until_ready(runner, made["id"])
-    found: Json = runner.get(f"/api/v1/shells/{made['id']}").json["shell"]
+    until_ready(user_with_slots, made["id"])
+    found: Json = user_with_slots.get(f"/api/v1/shells/{made['id']}").json["shell"]
     return found
 
 
@@ -243,38 +247,38 @@ def ssh(api: Api, shell: Json, folder: Path, *command: str, key: str | None = No
     )  # fmt: skip
 
 
-def test_a_shell_is_entered_with_its_key(runner: Api, shell: Json, tmp_path: Path) -> None:
-    done = ssh(runner, shell, tmp_path, 'echo "$GREETING / $DET_TASK_TYPE"; pwd; exit 7')
+def test_a_shell_is_entered_with_its_key(user_with_slots: Api, shell: Json, tmp_path: Path) -> None:
+    done = ssh(user_with_slots, shell, tmp_path, 'echo "$GREETING / $DET_TASK_TYPE"; pwd; exit 7')
     assert (done.returncode, done.stdout.splitlines()[0]) == (7, "a 'b' $c / SHELL"), done
     assert done.stdout.splitlines()[1].endswith("/workdir")
 
 
-def test_another_key_does_not_open_it(runner: Api, shell: Json, tmp_path: Path) -> None:
+def test_another_key_does_not_open_it(user_with_slots: Api, shell: Json, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True)
-    done = ssh(runner, shell, tmp_path, "true", key=(tmp_path / "other").read_text())
+    done = ssh(user_with_slots, shell, tmp_path, "true", key=(tmp_path / "other").read_text())
     assert (done.returncode, "Permission denied" in done.stderr) == (255, True)
 
 
-def test_only_its_owner_is_told_the_key(runner: Api, keeper: Api, other: Api, shell: Json) -> None:
+def test_only_its_owner_is_told_the_key(user_with_slots: Api, admin_with_slots: Api, other: Api, shell: Json) -> None:
     path = f"/api/v1/shells/{shell['id']}"
-    assert keeper.get(path).json["shell"]["privateKey"] == shell["privateKey"] != ""
+    assert admin_with_slots.get(path).json["shell"]["privateKey"] == shell["privateKey"] != ""
     assert other.get(path).json["shell"]["privateKey"] == ""
-    assert "PRIVATE KEY" not in runner.get("/api/v1/shells").content.decode()
-    assert "PRIVATE KEY" not in "".join(lines(runner, shell["id"]))
+    assert "PRIVATE KEY" not in user_with_slots.get("/api/v1/shells").content.decode()
+    assert "PRIVATE KEY" not in "".join(lines(user_with_slots, shell["id"]))
 
 
-def test_with_roles_the_key_is_for_those_who_may_end_it(chief: Api) -> None:
-    home, _ = workspace_of(chief)
-    viewer, editor = person(chief), person(chief)
-    give(chief, 4, viewer.id, home)
-    give(chief, 5, editor.id, home)
-    made = launch(chief, "shell", config={"resources": {"slots": 0}}, workspaceId=home)
+def test_with_roles_the_key_is_for_those_who_may_end_it(rbac_admin: Api) -> None:
+    home, _ = workspace_of(rbac_admin)
+    viewer, editor = person(rbac_admin), person(rbac_admin)
+    give(rbac_admin, 4, viewer.id, home)
+    give(rbac_admin, 5, editor.id, home)
+    made = launch(rbac_admin, "shell", config={"resources": {"slots": 0}}, workspaceId=home)
     path = f"/api/v1/shells/{made['id']}"
     assert viewer.api.get(path).json["shell"]["privateKey"] == ""
     assert editor.api.get(path).json["shell"]["privateKey"] == made["privateKey"] != ""
     assert viewer.api.post(f"{path}/kill").status == 403
     assert editor.api.post(f"{path}/kill").status == 200
-    ended(chief, made["id"])
+    ended(rbac_admin, made["id"])
 
 
 # -- WebSockets -----------------------------------------------------------------------------------------------------
@@ -300,7 +304,7 @@ asyncio.run(main())
 
 
 @pytest.fixture(scope="module")
-def echo(runner: Api) -> str:
+def echo(user_with_slots: Api) -> str:
     """The address of a WebSocket service behind the master, without the scheme."""
     port = free_port()
     content = base64.b64encode(ECHO.encode()).decode()
@@ -310,10 +314,10 @@ def echo(runner: Api) -> str:
         entrypoint: {sys.executable} echo.py {port}
         environment: {{proxy_ports: [{{proxy_port: {port}, default_service_id: true}}]}}
     """
-    task_id = generic(runner, config, contextDirectory=files)
-    wait_for(lambda: "echo stands" in lines(runner, task_id), "the echo")
-    wait_for(lambda: runner.get(f"/proxy/{task_id}/").status != 404, "the way to it")
-    return runner.url.replace("http", "ws", 1) + f"/proxy/{task_id}/"
+    task_id = generic(user_with_slots, config, contextDirectory=files)
+    wait_for(lambda: "echo stands" in lines(user_with_slots, task_id), "the echo")
+    wait_for(lambda: user_with_slots.get(f"/proxy/{task_id}/").status != 404, "the way to it")
+    return user_with_slots.url.replace("http", "ws", 1) + f"/proxy/{task_id}/"
 
 
 def talk(uri: str, speak: Callable[[ClientConnection], Any], **options: Any) -> Any:
@@ -324,7 +328,7 @@ def talk(uri: str, speak: Callable[[ClientConnection], Any], **options: Any) -> 
     return asyncio.run(main())
 
 
-def test_websockets_pass_in_both_directions(runner: Api, echo: str) -> None:
+def test_websockets_pass_in_both_directions(user_with_slots: Api, echo: str) -> None:
     async def speak(socket: ClientConnection) -> tuple[str, str, list[str | bytes], Any, int | None, str | None]:
         headers, path = str(await socket.recv()), str(await socket.recv())
         found = []
@@ -335,23 +339,23 @@ def test_websockets_pass_in_both_directions(runner: Api, echo: str) -> None:
         await socket.wait_closed()
         return headers, path, found, socket.subprotocol, socket.close_code, socket.close_reason
 
-    shown = {"Authorization": f"Bearer {runner.token}", "Cookie": "a=1"}
+    shown = {"Authorization": f"Bearer {user_with_slots.token}", "Cookie": "a=1"}
     headers, path, found, protocol, code, reason = talk(
         echo + "deep/er?a=1", speak, additional_headers=shown, subprotocols=["v1.kernel"]
     )
     assert path == "/deep/er?a=1"
     assert found == ["text", b"\x00\xff", "x" * 500_000]
     assert (protocol, code, reason) == ("v1.kernel", 4321, "as asked")
-    assert (runner.token in headers, "('cookie', 'a=1')" in headers) == (False, True)
+    assert (user_with_slots.token in headers, "('cookie', 'a=1')" in headers) == (False, True)
 
 
 @pytest.mark.parametrize("case", ["nobody", "somebody else", "another site", "no such service"])
-def test_who_gets_no_websocket(runner: Api, other: Api, echo: str, case: str) -> None:
+def test_who_gets_no_websocket(user_with_slots: Api, other: Api, echo: str, case: str) -> None:
     headers, uri, expected = {
         "nobody": ({}, echo, 401),
         "somebody else": ({"Authorization": f"Bearer {other.token}"}, echo, 403),
-        "another site": ({"Cookie": f"auth={runner.token}", "Origin": "https://elsewhere.example"}, echo, 401),
-        "no such service": ({"Authorization": f"Bearer {runner.token}"}, echo.rstrip("/") + "x/", 404),
+        "another site": ({"Cookie": f"auth={user_with_slots.token}", "Origin": "https://elsewhere.example"}, echo, 401),
+        "no such service": ({"Authorization": f"Bearer {user_with_slots.token}"}, echo.rstrip("/") + "x/", 404),
     }[case]
 
     async def speak(socket: ClientConnection) -> None:

@@ -74,10 +74,10 @@ def test_many_users_change_groups_at_once(admin: Api) -> None:
     assert admin.call("PATCH", path, {**body, "userIds": [99999999]}).status == 404
 
 
-def test_with_roles_groups_are_seen_by_members_and_by_who_gives_roles(chief: Api) -> None:
-    member, stranger, manager = person(chief), person(chief), person(chief)
-    give(chief, WORKSPACE_ADMIN, manager.id, workspace_of(chief)[0])
-    made = group(chief, member.id)
+def test_with_roles_groups_are_seen_by_members_and_by_who_gives_roles(rbac_admin: Api) -> None:
+    member, stranger, manager = person(rbac_admin), person(rbac_admin), person(rbac_admin)
+    give(rbac_admin, WORKSPACE_ADMIN, manager.id, workspace_of(rbac_admin)[0])
+    made = group(rbac_admin, member.id)
     path = f"{GROUPS}/{made['groupId']}"
     for who, status in ((member, 200), (manager, 200), (stranger, 404)):
         assert who.api.get(path).status == status
@@ -89,10 +89,10 @@ def test_with_roles_groups_are_seen_by_members_and_by_who_gives_roles(chief: Api
 # -- who gives what -----------------------------------------------------------------------------------------------
 
 
-def test_nobody_gives_more_than_they_hold(chief: Api) -> None:
-    here, elsewhere = workspace_of(chief)[0], workspace_of(chief)[0]
-    manager, ada = person(chief), person(chief)
-    give(chief, WORKSPACE_ADMIN, manager.id, here)
+def test_nobody_gives_more_than_they_hold(rbac_admin: Api) -> None:
+    here, elsewhere = workspace_of(rbac_admin)[0], workspace_of(rbac_admin)[0]
+    manager, ada = person(rbac_admin), person(rbac_admin)
+    give(rbac_admin, WORKSPACE_ADMIN, manager.id, here)
     give(manager.api, EDITOR, ada.id, here)
     for body, status in (
         (assigned(EDITOR, manager.id), 403),
@@ -100,38 +100,38 @@ def test_nobody_gives_more_than_they_hold(chief: Api) -> None:
         (assigned(CLUSTER_ADMIN, manager.id), 403),
     ):
         assert manager.api.post(ADD, body).status == status
-    for api in (ada.api, person(chief).api):
+    for api in (ada.api, person(rbac_admin).api):
         assert api.post(ADD, assigned(WORKSPACE_ADMIN, ada.id, here)).status == 403
-    give(chief, WORKSPACE_ADMIN, manager.id)
+    give(rbac_admin, WORKSPACE_ADMIN, manager.id)
     give(manager.api, EDITOR, ada.id, elsewhere)
     for role in (CLUSTER_ADMIN, WORKSPACE_CREATOR, TOKEN_CREATOR):
         refused = manager.api.post(ADD, assigned(role, manager.id))
         assert (refused.status, "do not have" in refused.sentence) == (403, True), role
-    give(chief, CLUSTER_ADMIN, ada.id)
+    give(rbac_admin, CLUSTER_ADMIN, ada.id)
     assert manager.api.post(TAKE, assigned(CLUSTER_ADMIN, ada.id)).status == 403
     assert ada.api.post("/api/v1/users", {"user": {"username": ada.name}}).status != 403
-    assert chief.post(TAKE, assigned(CLUSTER_ADMIN, ada.id)).status == 200
+    assert rbac_admin.post(TAKE, assigned(CLUSTER_ADMIN, ada.id)).status == 200
     assert ada.api.post("/api/v1/users", {"user": {"username": ada.name}}).status == 403
 
 
-def test_several_assignments_are_all_or_none(chief: Api) -> None:
-    here = workspace_of(chief)[0]
-    ada = person(chief)
+def test_several_assignments_are_all_or_none(rbac_admin: Api) -> None:
+    here = workspace_of(rbac_admin)[0]
+    ada = person(rbac_admin)
     body = assigned(VIEWER, ada.id, here)
     twice = {"userRoleAssignments": [*body["userRoleAssignments"], *body["userRoleAssignments"]]}
-    assert chief.post(ADD, twice).status == 409
+    assert rbac_admin.post(ADD, twice).status == 409
     assert ada.api.get(f"/api/v1/workspaces/{here}").status == 403
     both = assigned(VIEWER, ada.id, here)
     both["userRoleAssignments"][0]["roleAssignment"]["scopeCluster"] = True
-    assert chief.post(ADD, both).status == 400
+    assert rbac_admin.post(ADD, both).status == 400
 
 
-def test_assignments_are_seen_by_those_they_are_about(chief: Api) -> None:
-    here, elsewhere = workspace_of(chief)[0], workspace_of(chief)[0]
-    ada, manager, stranger = person(chief), person(chief), person(chief)
-    give(chief, WORKSPACE_ADMIN, manager.id, here)
+def test_assignments_are_seen_by_those_they_are_about(rbac_admin: Api) -> None:
+    here, elsewhere = workspace_of(rbac_admin)[0], workspace_of(rbac_admin)[0]
+    ada, manager, stranger = person(rbac_admin), person(rbac_admin), person(rbac_admin)
+    give(rbac_admin, WORKSPACE_ADMIN, manager.id, here)
     for place in (here, elsewhere):
-        give(chief, VIEWER, ada.id, place)
+        give(rbac_admin, VIEWER, ada.id, place)
 
     def places(who: Person) -> list[set[int]]:
         """Where ada is a viewer, as `who` finds it by the user and by the role."""
@@ -152,21 +152,21 @@ def test_assignments_are_seen_by_those_they_are_about(chief: Api) -> None:
     assert places(stranger) == [set()] * 2
     assert stranger.api.get("/api/v1/permissions/summary").json == {"roles": [], "assignments": []}
     everything = {"roleId": CLUSTER_ADMIN, "scopeWorkspaceIds": [], "scopeCluster": True}
-    assert everything in chief.get("/api/v1/permissions/summary").json["assignments"]
-    found = chief.get("/api/v1/users", roleIdAssignedDirectlyToUser=[WORKSPACE_ADMIN]).json["users"]
+    assert everything in rbac_admin.get("/api/v1/permissions/summary").json["assignments"]
+    found = rbac_admin.get("/api/v1/users", roleIdAssignedDirectlyToUser=[WORKSPACE_ADMIN]).json["users"]
     assert manager.id in {one["id"] for one in found}
     assert ada.id not in {one["id"] for one in found}
 
 
-def test_access_tokens_take_a_role(chief: Api) -> None:
-    ada = person(chief)
+def test_access_tokens_take_a_role(rbac_admin: Api) -> None:
+    ada = person(rbac_admin)
     body = {"userId": ada.id}
     assert ada.api.post("/api/v1/tokens", body).status == 403
-    give(chief, TOKEN_CREATOR, ada.id)
+    give(rbac_admin, TOKEN_CREATOR, ada.id)
     made = ada.api.post("/api/v1/tokens", body)
     assert [one["id"] for one in ada.api.get("/api/v1/tokens").json["tokenInfo"]] == [made.json["tokenId"]]
-    program = Api(chief.url, made.json["token"])
-    give(chief, VIEWER, ada.id)
+    program = Api(rbac_admin.url, made.json["token"])
+    give(rbac_admin, VIEWER, ada.id)
     assert program.get("/api/v1/workspaces").status == 200  # it acts with its owner's roles, as they are now
     assert program.post("/api/v1/workspaces", {"name": "x"}).status == 403
 
@@ -175,63 +175,63 @@ def test_access_tokens_take_a_role(chief: Api) -> None:
 
 
 @pytest.mark.parametrize("shape", ["{}.0", "%20{}", "0{}", "+{}", "{}"])
-def test_an_address_cannot_be_read_in_two_ways(chief: Api, shape: str) -> None:
-    here, elsewhere = workspace_of(chief), workspace_of(chief)
-    ada = person(chief)
-    give(chief, VIEWER, ada.id, here[0])
+def test_an_address_cannot_be_read_in_two_ways(rbac_admin: Api, shape: str) -> None:
+    here, elsewhere = workspace_of(rbac_admin), workspace_of(rbac_admin)
+    ada = person(rbac_admin)
+    give(rbac_admin, VIEWER, ada.id, here[0])
     for (workspace, project), ok in ((here, True), (elsewhere, False)):
         for path in (f"/api/v1/workspaces/{shape.format(workspace)}", f"/api/v1/projects/{shape.format(project)}"):
             status = ada.api.get(path).status
             assert status in ((200, 400) if ok else (400, 404)), path
 
 
-def test_whose_jobs_run_as_somebody_take_their_configuration_from_them(chief: Api) -> None:
-    here, project = workspace_of(chief)
-    ada, editor = person(chief), person(chief)
+def test_whose_jobs_run_as_somebody_take_their_configuration_from_them(rbac_admin: Api) -> None:
+    here, project = workspace_of(rbac_admin)
+    ada, editor = person(rbac_admin), person(rbac_admin)
     for who in (ada, editor):
-        give(chief, EDITOR, who.id, here)
+        give(rbac_admin, EDITOR, who.id, here)
     number = create(ada.api, projectId=project, activate=False)
     ada.api.post(f"/api/v1/experiments/{number}/kill")
     body = {"id": number, "overrideConfig": "entrypoint: 'true'"}
     refused = editor.api.post("/api/v1/experiments/continue", body)
     assert (refused.status, "owner" in refused.sentence) == (403, True)
-    assert chief.get(f"/api/v1/experiments/{number}").json["experiment"]["state"] == "STATE_CANCELED"
+    assert rbac_admin.get(f"/api/v1/experiments/{number}").json["experiment"]["state"] == "STATE_CANCELED"
     assert editor.api.call("PATCH", f"/api/v1/experiments/{number}", {"notes": "seen"}).status == 200
 
 
 @pytest.fixture
-def running(ruled: MasterProcess, chief: Api) -> Iterator[tuple[Person, Job]]:
+def running(rbac_master: MasterProcess, rbac_admin: Api) -> Iterator[tuple[Person, Job]]:
     """A job, and its owner, an editor in its workspace only."""
-    here, project = workspace_of(chief)
-    ada = person(chief)
-    give(chief, EDITOR, ada.id, here)
+    here, project = workspace_of(rbac_admin)
+    ada = person(rbac_admin)
+    give(rbac_admin, EDITOR, ada.id, here)
     number = create(ada.api, projectId=project)
-    yield ada, jobs_of(ruled, ada.api, number)[0]
-    assert chief.post(f"/api/v1/experiments/{number}/kill").status == 200
+    yield ada, jobs_of(rbac_master, ada.api, number)[0]
+    assert rbac_admin.post(f"/api/v1/experiments/{number}/kill").status == 200
 
 
-def test_a_job_reads_its_workspace_and_what_its_owner_may(chief: Api, running: tuple[Person, Job]) -> None:
+def test_a_job_reads_its_workspace_and_what_its_owner_may(rbac_admin: Api, running: tuple[Person, Job]) -> None:
     ada, job = running
-    there, project = workspace_of(chief)
-    other = create(chief, config(name="other"), projectId=project, activate=False)
-    chief.post(f"/api/v1/experiments/{other}/kill")
+    there, project = workspace_of(rbac_admin)
+    other = create(rbac_admin, config(name="other"), projectId=project, activate=False)
+    rbac_admin.post(f"/api/v1/experiments/{other}/kill")
     own, elsewhere = (f"/api/v1/experiments/{number}" for number in (job.experiment_id, other))
     assert (job.api.get(own).status, job.api.get(elsewhere).status) == (200, 404)
     assert job.api.get(f"/api/v1/trials/{job.trial_id}").status == 200
-    give(chief, VIEWER, ada.id, there)
+    give(rbac_admin, VIEWER, ada.id, there)
     assert job.api.get(elsewhere).status == 200
     assert job.api.post(f"{own}/kill").status == 403
     assert job.api.get("/api/v1/experiments").status == 403
     assert job.api.get(f"/api/v1/tasks/{job.task_id}x/context_directory").status in (403, 404)
 
 
-def test_the_order_of_a_strict_queue_is_the_clusters(chief: Api, running: tuple[Person, Job]) -> None:
+def test_the_order_of_a_strict_queue_is_the_clusters(rbac_admin: Api, running: tuple[Person, Job]) -> None:
     ada, job = running
     found = ada.api.get(f"/api/v1/experiments/{job.experiment_id}").json["experiment"]
     body = {"updates": [{"jobId": found["jobId"], "priority": 1}]}
     refused = ada.api.post("/api/v1/job-queues", body)
     assert (refused.status, "CONTROL_STRICT_JOB_QUEUE" in refused.sentence) == (403, True)
-    assert chief.post("/api/v1/job-queues", body).status != 403
+    assert rbac_admin.post("/api/v1/job-queues", body).status != 403
 
 
 @pytest.mark.parametrize(("told", "role"), [("{}", 2), ("{role_id: 5}", 5), ("{enabled: false}", None)])

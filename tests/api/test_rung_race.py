@@ -101,11 +101,11 @@ def test_searches_without_rungs_and_experiments_that_are_not_there(user: Api) ->
     user.post(f"/api/v1/experiments/{number}/kill")
 
 
-def test_only_who_may_look_into_the_workspace_sees_it(chief: Api) -> None:
-    workspace, project = workspace_of(chief)
-    number = create(chief, config(searcher=SEARCHER, hyperparameters=SPACE), projectId=project, activate=False)
-    ada, grace = person(chief), person(chief)
-    give(chief, VIEWER, ada.id, workspace)
+def test_only_who_may_look_into_the_workspace_sees_it(rbac_admin: Api) -> None:
+    workspace, project = workspace_of(rbac_admin)
+    number = create(rbac_admin, config(searcher=SEARCHER, hyperparameters=SPACE), projectId=project, activate=False)
+    ada, grace = person(rbac_admin), person(rbac_admin)
+    give(rbac_admin, VIEWER, ada.id, workspace)
     assert race(ada.api, number)["brackets"][0]["units"] == [2, 4]
     assert grace.api.get(f"/api/x1/experiments/{number}/rungs").status in (403, 404)
-    chief.post(f"/api/v1/experiments/{number}/kill")
+    rbac_admin.post(f"/api/v1/experiments/{number}/kill")

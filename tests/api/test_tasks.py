@@ -17,13 +17,13 @@ Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def user(runner: Api) -> Api:
-    return runner
+def user(user_with_slots: Api) -> Api:
+    return user_with_slots
 
 
 @pytest.fixture(scope="module")
-def admin(keeper: Api) -> Api:
-    return keeper
+def admin(admin_with_slots: Api) -> Api:
+    return admin_with_slots
 
 
 def test_a_command_runs_with_its_files_and_leaves_its_log(user: Api) -> None:

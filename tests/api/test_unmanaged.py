@@ -217,7 +217,7 @@ def test_checkpoints(user: Api) -> None:
     user.post(f"/api/v1/experiments/{experiment}/kill")
 
 
-def test_logs_and_metadata(user: Api, nobody: Api) -> None:
+def test_logs_and_metadata(user: Api, anonymous: Api) -> None:
     experiment, trial = make(user)
     task = trial_of(user, trial)["taskId"]
     old = [{"task_id": task, "timestamp": "2026-01-02T03:04:05+00:00", "log": "one\n", "rank": "0"}]
@@ -228,7 +228,7 @@ def test_logs_and_metadata(user: Api, nobody: Api) -> None:
     assert [(line["log"], line["level"], line["rankId"]) for line in lines] == [
         ("one", "LOG_LEVEL_INFO", 0), ("two", "LOG_LEVEL_ERROR", 1),
     ]  # fmt: skip
-    assert nobody.post("/task-logs", old).status == 401
+    assert anonymous.post("/task-logs", old).status == 401
     assert user.post("/task-logs", [{"task_id": "none", "log": "x"}]).status == 404
     address = f"/api/v1/runs/{trial}/metadata"
     assert user.get(address).json == {"metadata": {}}

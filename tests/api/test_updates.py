@@ -250,28 +250,28 @@ def test_what_another_process_changes_is_told_too(user: Api, workspace: int, eng
 # -- who may hear -------------------------------------------------------------------------------------------------
 
 
-def test_roles_say_who_hears_what(chief: Api) -> None:
-    (here, mine), (elsewhere, other) = workspace_of(chief), workspace_of(chief)
-    someone = person(chief)
-    give(chief, 4, someone.id, here)
+def test_roles_say_who_hears_what(rbac_admin: Api) -> None:
+    (here, mine), (elsewhere, other) = workspace_of(rbac_admin), workspace_of(rbac_admin)
+    someone = person(rbac_admin)
+    give(rbac_admin, 4, someone.id, here)
     with following(someone.api) as follower:
         follower.ask(projects={"workspace_ids": [here, elsewhere], "project_ids": [other]})
         rows = follower.known["projects"]
         assert list(rows) == [mine]
-        give(chief, 4, someone.id, elsewhere)
+        give(rbac_admin, 4, someone.id, elsewhere)
         follower.until(lambda: set(rows) == {mine, other})
         body = assigned(4, someone.id, here)
-        assert chief.post("/api/v1/roles/remove-assignments", body).status == 200
+        assert rbac_admin.post("/api/v1/roles/remove-assignments", body).status == 200
         follower.until(lambda: set(rows) == {other})
 
 
-def test_who_is_not_logged_in_hears_nothing(nobody: Api, job: Job, user: Api, master: MasterProcess) -> None:
-    for api, status in ((nobody, 401), (Api(nobody.url, "nonsense"), 401), (job.api, 403)):
+def test_who_is_not_logged_in_hears_nothing(anonymous: Api, job: Job, user: Api, master: MasterProcess) -> None:
+    for api, status in ((anonymous, 401), (Api(anonymous.url, "nonsense"), 401), (job.api, 403)):
         with pytest.raises(InvalidStatus) as refused, following(api):
             pass
         assert refused.value.response.status_code == status
         assert json.loads(refused.value.response.body)["error"]["error"]
-    assert (user.get("/stream").status, nobody.get("/stream").status) == (426, 401)
+    assert (user.get("/stream").status, anonymous.get("/stream").status) == (426, 401)
 
 
 def test_a_session_that_ends_ends_what_it_hears(admin: Api, workspace: int, master: MasterProcess) -> None:

@@ -33,8 +33,8 @@ PAGE = {"X-Trainmaster": "page", "Content-Type": "application/json"}
         ("/ui/x%22%3E%3Cscript%3E", "./"),
     ],
 )
-def test_the_base_is_as_deep_as_the_address_as_it_arrives(nobody: Api, path: str, base: str) -> None:
-    page = nobody.get(path)
+def test_the_base_is_as_deep_as_the_address_as_it_arrives(anonymous: Api, path: str, base: str) -> None:
+    page = anonymous.get(path)
     shell = page.content.decode()
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert f'<base href="{base}">' in shell
@@ -43,40 +43,40 @@ def test_the_base_is_as_deep_as_the_address_as_it_arrives(nobody: Api, path: str
     assert "<script>" not in shell.replace('<script type="application/json"', "")
 
 
-def test_redirects_are_relative(nobody: Api) -> None:
-    assert [(nobody.get(path).status, nobody.get(path).headers["location"]) for path in ("/", "/ui")] == [
+def test_redirects_are_relative(anonymous: Api) -> None:
+    assert [(anonymous.get(path).status, anonymous.get(path).headers["location"]) for path in ("/", "/ui")] == [
         (307, "ui/"),
         (307, "ui/"),
     ]
 
 
-def test_files_are_kept_for_ever_and_come_compressed(nobody: Api) -> None:
-    link = re.findall(r'src="(a/[0-9a-f]+/app/main.js)"', nobody.get("/ui/").content.decode())[0]
-    plain = nobody.get(f"/ui/{link}")
-    packed = nobody.call("GET", f"/ui/{link}", headers={"Accept-Encoding": "gzip, br"})
+def test_files_are_kept_for_ever_and_come_compressed(anonymous: Api) -> None:
+    link = re.findall(r'src="(a/[0-9a-f]+/app/main.js)"', anonymous.get("/ui/").content.decode())[0]
+    plain = anonymous.get(f"/ui/{link}")
+    packed = anonymous.call("GET", f"/ui/{link}", headers={"Accept-Encoding": "gzip, br"})
     assert plain.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert plain.headers["content-type"].startswith("text/javascript")
     assert packed.headers["content-encoding"] == "gzip"
     assert gzip.decompress(packed.content) == plain.content
     for wrong in (link.replace("/app/", "/../app/"), re.sub("a/.*?/", "a/0/", link), f"{link[:-12]}/types/api.d.ts"):
-        assert nobody.get(f"/ui/{wrong}").status == 404
+        assert anonymous.get(f"/ui/{wrong}").status == 404
 
 
-def test_data_travel_with_the_code_for_who_is_logged_in(user: Api, nobody: Api) -> None:
+def test_data_travel_with_the_code_for_who_is_logged_in(user: Api, anonymous: Api) -> None:
     def preloads(api: Api, path: str, cookie: str = "") -> list[str]:
         shell = api.call("GET", path, headers={"Cookie": cookie} if cookie else {}).content.decode()
         return re.findall(r'rel="preload" as="fetch" crossorigin href="([^"]+)"', shell)
 
     address = "/ui/experiments?filter=a%20b%26c&x=1&sort=-best"
     table = "../api/x1/experiments/table?filter=a%20b%26c&amp;sort=-best&amp;limit=200"
-    assert preloads(nobody, address, f"auth={user.token}") == ["../session", table]
-    assert preloads(nobody, address) == ["../session"]
-    assert preloads(nobody, "/ui/nothing/here", "auth=x") == ["../session"]
+    assert preloads(anonymous, address, f"auth={user.token}") == ["../session", table]
+    assert preloads(anonymous, address) == ["../session"]
+    assert preloads(anonymous, "/ui/nothing/here", "auth=x") == ["../session"]
 
 
-def test_the_modules_of_a_view_travel_with_its_page(nobody: Api) -> None:
+def test_the_modules_of_a_view_travel_with_its_page(anonymous: Api) -> None:
     def views(path: str) -> set[str]:
-        shell = nobody.get(f"/ui/{path}").content.decode()
+        shell = anonymous.get(f"/ui/{path}").content.decode()
         return set(re.findall(r'rel="modulepreload" href="a/[^"]*/app/pages/trial_(\w+)\.js"', shell))
 
     assert (views("trials/5"), views("trials/5/log"), views("trials/5/..%2F")) == ({"metrics"}, {"log"}, set())
@@ -96,8 +96,8 @@ def test_addresses_fit_routes_by_their_words_and_names() -> None:
 # -- session --------------------------------------------------------------------------------------------------------
 
 
-def test_the_session_says_who_and_what_they_may(user: Api, nobody: Api, chief: Api) -> None:
-    mine, none, ruled = (api.get("/session").json for api in (user, nobody, chief))
+def test_the_session_says_who_and_what_they_may(user: Api, anonymous: Api, rbac_admin: Api) -> None:
+    mine, none, ruled = (api.get("/session").json for api in (user, anonymous, rbac_admin))
     assert (mine["user"]["username"], mine["roles"]) == ("determined", False)
     assert mine["permissions"]["UPDATE_EXPERIMENT"] is None
     assert "ADMINISTRATE_USER" not in mine["permissions"]
@@ -211,8 +211,8 @@ def test_a_line_that_cannot_be_read_is_answered_with_a_sentence(user: Api, query
     assert said in answer.sentence
 
 
-def test_workspaces_that_one_may_not_see_are_not_in_the_table(user: Api, nobody: Api, job: Job) -> None:
-    assert nobody.get(TABLE).status == 401
+def test_workspaces_that_one_may_not_see_are_not_in_the_table(user: Api, anonymous: Api, job: Job) -> None:
+    assert anonymous.get(TABLE).status == 401
     assert job.api.get(TABLE).status == 403
 
 

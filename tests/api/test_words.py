@@ -126,8 +126,8 @@ def test_who_is_not_in_a_group_cannot_be_taken_out_of_it(admin: Api) -> None:
     assert (answer.status, "not found" in answer.sentence) == (404, True), answer.content
 
 
-def test_whom_no_role_allows_it_is_denied_access(ruled: MasterProcess, chief: Api) -> None:
-    someone = person(chief)
+def test_whom_no_role_allows_it_is_denied_access(rbac_master: MasterProcess, rbac_admin: Api) -> None:
+    someone = person(rbac_admin)
     answer = someone.api.post(f"{V1}/workspaces", {"name": "mine"})
     assert (answer.status, "access denied" in answer.sentence) == (403, True), answer.content
-    assert Api(ruled.url, log_in(ruled, "admin")).get(f"{V1}/me").status == 200
+    assert Api(rbac_master.url, log_in(rbac_master, "admin")).get(f"{V1}/me").status == 200

@@ -24,7 +24,7 @@ def process() -> Iterator[MasterProcess]:
 
 
 @pytest.fixture(scope="package")
-def ruled() -> Iterator[MasterProcess]:
+def rbac_master() -> Iterator[MasterProcess]:
     """A master with roles (`authz: rbac`)."""
     with serving(f"security: {{authz: {{type: rbac}}}}\n{CONFIG}") as process:
         yield process

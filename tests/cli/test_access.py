@@ -15,9 +15,9 @@ PASSWORD = "Correct-horse-1"
 
 
 @pytest.fixture
-def admin(ruled: MasterProcess, tmp_path: Path) -> Shell:
+def admin(rbac_master: MasterProcess, tmp_path: Path) -> Shell:
     """An administrator of a master that uses roles."""
-    return Shell(tmp_path, tmp_path, DET_MASTER=ruled.url, DET_USER="admin", DET_PASS=ruled.password)
+    return Shell(tmp_path, tmp_path, DET_MASTER=rbac_master.url, DET_USER="admin", DET_PASS=rbac_master.password)
 
 
 @pytest.fixture

@@ -60,22 +60,22 @@ answer(found)
 
 
 @pytest.fixture(scope="module")
-def ruled(installed: Path) -> Iterator[MasterProcess]:
+def rbac_master(installed: Path) -> Iterator[MasterProcess]:
     """A master on which roles say who may do what, with a pool beside the default one."""
     with serving(ROLES + LOCAL + HOSTS) as process:
         yield process
 
 
 @pytest.fixture
-def chief(installed: Path, ruled: MasterProcess, tmp_path: Path) -> Reference:
-    return Reference(installed, ruled, tmp_path / "config", user="admin")
+def rbac_admin(installed: Path, rbac_master: MasterProcess, tmp_path: Path) -> Reference:
+    return Reference(installed, rbac_master, tmp_path / "config", user="admin")
 
 
 @pytest.fixture
-def truth_of_roles(ruled: MasterProcess) -> Iterator[Transport]:
+def truth_of_roles(rbac_master: MasterProcess) -> Iterator[Transport]:
     """What our own client sees as administrator."""
-    http = Transport(ruled.url)
-    http.token = ruled.client("admin").login("admin", ruled.password)
+    http = Transport(rbac_master.url)
+    http.token = rbac_master.client("admin").login("admin", rbac_master.password)
     yield http
     http.close()
 
@@ -134,12 +134,12 @@ def test_the_sdks_users(client: Reference) -> None:
     assert f"{name}2" in found["users"]
 
 
-def test_groups_and_roles(chief: Reference, truth_of_roles: Transport) -> None:
+def test_groups_and_roles(rbac_admin: Reference, truth_of_roles: Transport) -> None:
     word = uuid.uuid4().hex[:8]
     ada, group, place = f"u{word}", f"g{word}", f"w{word}"
     said = list(
         batch(
-            chief,
+            rbac_admin,
             f"user create {ada} --password {PASSWORD}",
             f"workspace create {place}",
             f"user-group create {group} --add-user {ada}",
@@ -181,7 +181,7 @@ def test_groups_and_roles(chief: Reference, truth_of_roles: Transport) -> None:
     assert held == ["Viewer", "Editor"]
     list(
         batch(
-            chief,
+            rbac_admin,
             f"rbac unassign-role Viewer --username-to-assign {ada}",
             f"user-group change-name {group} {group}2",
             f"user-group delete {group}2 --yes",
@@ -214,17 +214,19 @@ def test_groups_without_roles(installed: Path, tmp_path: Path) -> None:
         list(batch(other, "!user-group create mine", "user-group list"))
 
 
-def test_what_a_user_with_a_role_may(chief: Reference, ruled: MasterProcess, truth_of_roles: Transport) -> None:
+def test_what_a_user_with_a_role_may(
+    rbac_admin: Reference, rbac_master: MasterProcess, truth_of_roles: Transport
+) -> None:
     here, elsewhere = (f"w{uuid.uuid4().hex[:8]}" for _ in range(2))
     list(
         batch(
-            chief,
+            rbac_admin,
             f"workspace create {here}",
             f"workspace create {elsewhere}",
             f"rbac assign-role Editor --username-to-assign determined --workspace-name {here}",
         )
     )
-    user = replace(chief, user="determined", home=chief.home / "user")
+    user = replace(rbac_admin, user="determined", home=rbac_admin.home / "user")
     said = list(
         batch(
             user,
@@ -246,11 +248,11 @@ def test_what_a_user_with_a_role_may(chief: Reference, ruled: MasterProcess, tru
     assert "Traceback" not in said[2].err + said[6].err
 
 
-def test_pools_for_some_workspaces_only(chief: Reference) -> None:
+def test_pools_for_some_workspaces_only(rbac_admin: Reference) -> None:
     one, two = (f"w{uuid.uuid4().hex[:8]}" for _ in range(2))
     said = list(
         batch(
-            chief,
+            rbac_admin,
             f"workspace create {one}",
             f"workspace create {two}",
             f"resource-pool bindings add gpus {one}",
@@ -268,17 +270,17 @@ def test_pools_for_some_workspaces_only(chief: Reference) -> None:
     assert ["gpus" in said[number].out for number in (4, 7, 9)] == [False, True, True]
 
 
-def test_the_sdks_pools(chief: Reference) -> None:
+def test_the_sdks_pools(rbac_admin: Reference) -> None:
     one, two = (f"w{uuid.uuid4().hex[:8]}" for _ in range(2))
-    found = chief.run(POOLS, one, two)
+    found = rbac_admin.run(POOLS, one, two)
     assert found == [[0, True, True], [1, True, False], [1, False, True], [0, True, True]]
 
 
-def test_a_password_is_changed(chief: Reference) -> None:
+def test_a_password_is_changed(rbac_admin: Reference) -> None:
     name = f"u{uuid.uuid4().hex[:8]}"
-    list(batch(chief, f"user create {name} --password {PASSWORD}"))
-    chief.det("user", "change-password", name, stdin=f"{PASSWORD}0\n{PASSWORD}0\n")
-    stranger = replace(chief, home=chief.home / name, logged_in=False)
+    list(batch(rbac_admin, f"user create {name} --password {PASSWORD}"))
+    rbac_admin.det("user", "change-password", name, stdin=f"{PASSWORD}0\n{PASSWORD}0\n")
+    stranger = replace(rbac_admin, home=rbac_admin.home / name, logged_in=False)
     stranger.det("user", "login", name, stdin=f"{PASSWORD}\n", status=1)
     stranger.det("user", "login", name, stdin=f"{PASSWORD}0\n")
     assert f"'{name}'" in stranger.det("user", "whoami")

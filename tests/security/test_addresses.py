@@ -126,7 +126,7 @@ def test_an_address_has_one_spelling() -> None:
 
 
 @pytest.fixture(scope="module")
-def relay(runner: Api, neighbour: int) -> Iterator[tuple[str, int, int]]:
+def relay(user_with_slots: Api, neighbour: int) -> Iterator[tuple[str, int, int]]:
     """A task that asks for its neighbour's port, and for one of its own; its id and its own port."""
     own = free_port()
     text = f"""
@@ -136,58 +136,62 @@ def relay(runner: Api, neighbour: int) -> Iterator[tuple[str, int, int]]:
           proxy_ports:
           - {{proxy_port: {neighbour}, unauthenticated: true}}
           - {{proxy_port: {own}}}
-          - {{proxy_port: {runner.url.rpartition(":")[2]}, unauthenticated: true}}
+          - {{proxy_port: {user_with_slots.url.rpartition(":")[2]}, unauthenticated: true}}
     """
-    task_id = generic(runner, text)
-    wait_for(lambda: "stands" in lines(runner, task_id), "the job")
-    wait_for(lambda: runner.get(f"/proxy/{task_id}:{own}/").status == 200, "its own service")
+    task_id = generic(user_with_slots, text)
+    wait_for(lambda: "stands" in lines(user_with_slots, task_id), "the job")
+    wait_for(lambda: user_with_slots.get(f"/proxy/{task_id}:{own}/").status == 200, "its own service")
     yield task_id, own, neighbour
-    runner.post(f"/api/v1/tasks/{task_id}/kill")
+    user_with_slots.post(f"/api/v1/tasks/{task_id}/kill")
 
 
-def test_a_job_that_asks_for_a_neighbours_port_does_not_get_there(runner: Api, relay: tuple[str, int, int]) -> None:
+def test_a_job_that_asks_for_a_neighbours_port_does_not_get_there(
+    user_with_slots: Api, relay: tuple[str, int, int]
+) -> None:
     task_id, own, neighbour = relay
-    assert runner.get(f"/proxy/{task_id}:{own}/").status == 200
-    for api in (Api(runner.url), runner):
+    assert user_with_slots.get(f"/proxy/{task_id}:{own}/").status == 200
+    for api in (Api(user_with_slots.url), user_with_slots):
         answer = api.get(f"/proxy/{task_id}:{neighbour}/index.html")
         assert (answer.status, SECRET in answer.content.decode()) == (403, False)
 
 
-def test_a_job_that_asks_for_the_masters_own_port_does_not_get_there(runner: Api, relay: tuple[str, int, int]) -> None:
+def test_a_job_that_asks_for_the_masters_own_port_does_not_get_there(
+    user_with_slots: Api, relay: tuple[str, int, int]
+) -> None:
     task_id, _, _ = relay
-    port = runner.url.rpartition(":")[2]
-    assert Api(runner.url).get(f"/proxy/{task_id}:{port}/info").status == 403
+    port = user_with_slots.url.rpartition(":")[2]
+    assert Api(user_with_slots.url).get(f"/proxy/{task_id}:{port}/info").status == 403
 
 
-def test_bytes_over_a_websocket_go_nowhere_else_either(runner: Api, neighbour: int) -> None:
+def test_bytes_over_a_websocket_go_nowhere_else_either(user_with_slots: Api, neighbour: int) -> None:
     text = f"""
         resources: {{slots: 0}}
         entrypoint: echo stands; exec sleep 600
         environment: {{proxy_ports: [{{proxy_port: {neighbour}, proxy_tcp: true, unauthenticated: true}}]}}
     """
-    task_id = generic(runner, text)
-    wait_for(lambda: "stands" in lines(runner, task_id), "the job")
+    task_id = generic(user_with_slots, text)
+    wait_for(lambda: "stands" in lines(user_with_slots, task_id), "the job")
 
     async def enter() -> None:
-        async with connect(f"ws{runner.url[4:]}/proxy/{task_id}:{neighbour}/", open_timeout=60, proxy=None):
+        async with connect(f"ws{user_with_slots.url[4:]}/proxy/{task_id}:{neighbour}/", open_timeout=60, proxy=None):
             raise AssertionError("it was let in")
 
     with pytest.raises(InvalidStatus) as refused:
         asyncio.run(enter())
     assert refused.value.response.status_code == 403
-    runner.post(f"/api/v1/tasks/{task_id}/kill")
+    user_with_slots.post(f"/api/v1/tasks/{task_id}/kill")
 
 
-def test_a_program_that_a_job_starts_apart_is_still_the_jobs(runner: Api) -> None:
+def test_a_program_that_a_job_starts_apart_is_still_the_jobs(user_with_slots: Api) -> None:
     port = free_port()
     text = f"""
         resources: {{slots: 0}}
         entrypoint: env -i setsid {sys.executable} -m http.server {port} --bind 127.0.0.1 & echo stands; exec sleep 600
         environment: {{proxy_ports: [{{proxy_port: {port}}}]}}
     """
-    task_id = generic(runner, text)
-    wait_for(lambda: runner.get(f"/proxy/{task_id}:{port}/").status == 200, "its service")
-    runner.post(f"/api/v1/tasks/{task_id}/kill")
+    task_id = generic(user_with_slots, text)
+    wait_for(lambda: user_with_slots.get(f"/proxy/{task_id}:{port}/").status == 200, "its service")
+    user_with_slots.post(f"/api/v1/tasks/{task_id}/kill")
 
 
 @pytest.mark.parametrize("kind", ["experiments", "generic-tasks"])

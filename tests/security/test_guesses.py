@@ -45,20 +45,20 @@ def test_wrong_passwords_from_the_victims_address_do_not_lock_out_who_has_logged
         logins.new_session(url, victim, "wrong")
 
 
-def test_a_mark_is_good_for_the_name_that_it_was_given_to(admin: Api, nobody: Api) -> None:
+def test_a_mark_is_good_for_the_name_that_it_was_given_to(admin: Api, anonymous: Api) -> None:
     victim, mallory = person(admin), person(admin)
     mine = enter(admin.url, mallory.name).json["clientMark"]
     forged = f"{mine.partition('.')[0]}.{'0' * 64}"
     for mark in (mine, forged, "x", "."):
         for _ in range(7):
-            answer = nobody.post(LOGIN, guess(victim.name, mark))
+            answer = anonymous.post(LOGIN, guess(victim.name, mark))
         assert answer.status == 429, mark
 
 
-def test_a_mark_does_not_let_its_holder_guess_on(admin: Api, nobody: Api) -> None:
+def test_a_mark_does_not_let_its_holder_guess_on(admin: Api, anonymous: Api) -> None:
     victim = person(admin)
     mark = enter(admin.url, victim.name).json["clientMark"]
-    assert [nobody.post(LOGIN, guess(victim.name, mark)).status for _ in range(8)][-1] == 429
+    assert [anonymous.post(LOGIN, guess(victim.name, mark)).status for _ in range(8)][-1] == 429
 
 
 def guess(name: str, mark: str) -> dict[str, object]:

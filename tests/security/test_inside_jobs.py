@@ -150,34 +150,36 @@ def test_a_deactivated_user_acts_no_more_from_inside(master: MasterProcess, admi
 
 
 def test_roles_give_a_job_what_they_give_its_owner_but_no_administrators_rights(
-    ruled: MasterProcess, chief: Api
+    rbac_master: MasterProcess, rbac_admin: Api
 ) -> None:
-    holds = create(chief, config(name="holds the only slot"))  # the test plays the others' jobs
+    holds = create(rbac_admin, config(name="holds the only slot"))  # the test plays the others' jobs
     everything = "/api/v1/experiments"
     wait_for(
-        lambda: any(one["state"] == "STATE_RUNNING" for one in chief.get(everything, limit=50).json["experiments"]),
+        lambda: any(
+            one["state"] == "STATE_RUNNING" for one in rbac_admin.get(everything, limit=50).json["experiments"]
+        ),
         "a job that holds the slot",
     )
-    owner = person(chief)
-    workspace, project = workspace_of(chief)
-    elsewhere, _ = workspace_of(chief)
-    give(chief, CLUSTER_ADMIN, owner.id)
+    owner = person(rbac_admin)
+    workspace, project = workspace_of(rbac_admin)
+    elsewhere, _ = workspace_of(rbac_admin)
+    give(rbac_admin, CLUSTER_ADMIN, owner.id)
     assert owner.api.get("/api/v1/master/logs", limit=1).status == 200
     number = create(owner.api, projectId=project)
-    (job,) = jobs_of(ruled, owner.api, number)
+    (job,) = jobs_of(rbac_master, owner.api, number)
     program = inside(job)
     assert program.get(f"/api/v1/experiments/{number}").status == 200
     assert program.get("/api/v1/master/logs", limit=1).status == 403
     assert program.get("/api/v1/master/config").status == 403
-    editor = person(chief)
-    give(chief, EDITOR, editor.id, workspace)
+    editor = person(rbac_admin)
+    give(rbac_admin, EDITOR, editor.id, workspace)
     theirs = create(editor.api, projectId=project)
-    (job,) = jobs_of(ruled, editor.api, theirs)
+    (job,) = jobs_of(rbac_master, editor.api, theirs)
     program = inside(job)
     assert program.get(f"/api/v1/workspaces/{workspace}").status == 200
     assert program.get(f"/api/v1/workspaces/{elsewhere}").status in (403, 404)
     for one in (number, theirs, holds):
-        chief.post(f"/api/v1/experiments/{one}/kill")
+        rbac_admin.post(f"/api/v1/experiments/{one}/kill")
 
 
 def test_it_lies_in_no_file_of_the_jobs_folder(job: Job) -> None:

@@ -135,14 +135,14 @@ def test_an_editor_changes_no_colleagues_template_where_jobs_run_as_users(boss: 
 
 
 def test_an_editor_says_nothing_of_the_checkpoints_that_a_colleagues_trial_goes_on_from(
-    ruled: MasterProcess, chief: Api
+    rbac_master: MasterProcess, rbac_admin: Api
 ) -> None:
-    workspace, project = workspace_of(chief)
-    victim, mallory = person(chief), person(chief)
+    workspace, project = workspace_of(rbac_admin)
+    victim, mallory = person(rbac_admin), person(rbac_admin)
     for one in (victim, mallory):
-        give(chief, EDITOR, one.id, workspace)
+        give(rbac_admin, EDITOR, one.id, workspace)
     number = create(victim.api, config(), projectId=project)
-    (job,) = jobs_of(ruled, victim.api, number)
+    (job,) = jobs_of(rbac_master, victim.api, number)
     report = {"uuid": str(uuid.uuid4()), "taskId": job.task_id, "metadata": {"steps_completed": 5}, "resources": {}}
     try:
         refused = mallory.api.post("/api/v1/checkpoints", report)

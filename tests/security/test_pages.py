@@ -22,18 +22,18 @@ from tests.support.security.services import trap
 
 
 @pytest.fixture(scope="module")
-def open_trap(runner: Api) -> Iterator[str]:
+def open_trap(user_with_slots: Api) -> Iterator[str]:
     """The path to a service for everybody."""
-    task_id, path = trap(runner, everybody=True)
+    task_id, path = trap(user_with_slots, everybody=True)
     yield path
-    runner.post(f"/api/v1/tasks/{task_id}/kill")
+    user_with_slots.post(f"/api/v1/tasks/{task_id}/kill")
 
 
 @pytest.fixture(scope="module")
-def closed_trap(runner: Api) -> Iterator[str]:
-    task_id, path = trap(runner)
+def closed_trap(user_with_slots: Api) -> Iterator[str]:
+    task_id, path = trap(user_with_slots)
     yield path
-    runner.post(f"/api/v1/tasks/{task_id}/kill")
+    user_with_slots.post(f"/api/v1/tasks/{task_id}/kill")
 
 
 def heard(answer: object) -> dict[str, str]:
@@ -44,24 +44,27 @@ def heard(answer: object) -> dict[str, str]:
 # -- H3: passwords --------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_plays_the_masters_challenge_is_not_heard(open_trap: str, runner: Api) -> None:
+def test_a_job_that_plays_the_masters_challenge_is_not_heard(open_trap: str, user_with_slots: Api) -> None:
     for challenge in ('Basic realm="trainmaster", charset="UTF-8"', 'basic realm="x"', "Negotiate", 'Digest realm="x"'):
-        answer = Api(runner.url).get(f"{open_trap}say", **{"WWW-Authenticate": challenge})
+        answer = Api(user_with_slots.url).get(f"{open_trap}say", **{"WWW-Authenticate": challenge})
         assert (answer.status, "www-authenticate" in answer.headers) == (401, False)
     assert (
-        "bearer" in Api(runner.url).get(f"{open_trap}say", **{"WWW-Authenticate": "bearer"}).headers["www-authenticate"]
+        "bearer"
+        in Api(user_with_slots.url).get(f"{open_trap}say", **{"WWW-Authenticate": "bearer"}).headers["www-authenticate"]
     )
 
 
 @pytest.mark.parametrize("scheme", ["Basic", "basic", "BASIC ", "Digest", "Negotiate"])
-def test_a_password_that_a_browser_repeats_does_not_reach_a_job(open_trap: str, runner: Api, scheme: str) -> None:
+def test_a_password_that_a_browser_repeats_does_not_reach_a_job(
+    open_trap: str, user_with_slots: Api, scheme: str
+) -> None:
     secret = base64.b64encode(b"victim:Passw0rd-x").decode()
-    answer = Api(runner.url).call("GET", open_trap, headers={"Authorization": f"{scheme} {secret}"})
+    answer = Api(user_with_slots.url).call("GET", open_trap, headers={"Authorization": f"{scheme} {secret}"})
     assert (answer.status, "authorization" in heard(answer)) == (200, False)
 
 
-def test_the_master_asks_no_browser_for_a_password_in_its_own_window(closed_trap: str, runner: Api) -> None:
-    answer = Api(runner.url).call("GET", closed_trap, headers=HTML)
+def test_the_master_asks_no_browser_for_a_password_in_its_own_window(closed_trap: str, user_with_slots: Api) -> None:
+    answer = Api(user_with_slots.url).call("GET", closed_trap, headers=HTML)
     assert (answer.status, "www-authenticate" in answer.headers) == (303, False)
 
 
@@ -86,11 +89,11 @@ def test_the_master_asks_no_browser_for_a_password_in_its_own_window(closed_trap
     ],
 )
 def test_the_masters_cookie_does_not_reach_a_job_however_it_is_written(
-    open_trap: str, runner: Api, cookie: str
+    open_trap: str, user_with_slots: Api, cookie: str
 ) -> None:
-    answer = Api(runner.url).call("GET", open_trap, headers={"Cookie": cookie.format(runner.token)})
+    answer = Api(user_with_slots.url).call("GET", open_trap, headers={"Cookie": cookie.format(user_with_slots.token)})
     assert answer.status == 200
-    assert runner.token not in answer.content.decode()
+    assert user_with_slots.token not in answer.content.decode()
     assert heard(answer)["cookie"] == "x=1"
 
 
@@ -107,15 +110,15 @@ def test_the_masters_cookie_does_not_reach_a_job_however_it_is_written(
         "trainmaster-form=evil; Path=/login",
     ],
 )
-def test_a_service_sets_no_cookie_of_the_masters(open_trap: str, runner: Api, cookie: str) -> None:
-    assert "set-cookie" not in Api(runner.url).get(f"{open_trap}say", **{"Set-Cookie": cookie}).headers
+def test_a_service_sets_no_cookie_of_the_masters(open_trap: str, user_with_slots: Api, cookie: str) -> None:
+    assert "set-cookie" not in Api(user_with_slots.url).get(f"{open_trap}say", **{"Set-Cookie": cookie}).headers
 
 
-def test_a_services_cookies_stay_with_it(open_trap: str, runner: Api) -> None:
+def test_a_services_cookies_stay_with_it(open_trap: str, user_with_slots: Api) -> None:
     for told in ("a=1", "a=1; Path=/", "a=1; Domain=example.org; Path=/api"):
-        answer = Api(runner.url).get(f"{open_trap}say", **{"Set-Cookie": told})
+        answer = Api(user_with_slots.url).get(f"{open_trap}say", **{"Set-Cookie": told})
         assert answer.headers["set-cookie"] == f"a=1; Path={open_trap}"
-    deep = Api(runner.url).get(f"{open_trap}say", **{"Set-Cookie": f"a=1; HttpOnly; Path={open_trap}deep"})
+    deep = Api(user_with_slots.url).get(f"{open_trap}say", **{"Set-Cookie": f"a=1; HttpOnly; Path={open_trap}deep"})
     assert deep.headers["set-cookie"] == f"a=1; HttpOnly; Path={open_trap}deep"
 
 
@@ -131,13 +134,13 @@ def enter(running: MasterProcess, path: str, name: str = "determined", password:
 
 
 def test_a_page_of_somebody_elses_job_is_put_in_a_sandbox(
-    running: MasterProcess, keeper: Api, closed_trap: str, open_trap: str
+    running: MasterProcess, admin_with_slots: Api, closed_trap: str, open_trap: str
 ) -> None:
     owner = enter(running, closed_trap)
     assert "content-security-policy" not in owner.get(closed_trap).headers
     assert "x-frame-options" not in owner.get(closed_trap).headers
     visitor = enter(running, closed_trap, "admin")
-    for answer in (visitor.get(closed_trap), Browser(running.url).get(open_trap), keeper.get(closed_trap)):
+    for answer in (visitor.get(closed_trap), Browser(running.url).get(open_trap), admin_with_slots.get(closed_trap)):
         assert answer.status == 200
         policy = answer.headers["content-security-policy"]
         assert policy.startswith("sandbox allow-scripts ")
@@ -145,22 +148,22 @@ def test_a_page_of_somebody_elses_job_is_put_in_a_sandbox(
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_a_pass_to_a_task_opens_nothing_else(running: MasterProcess, runner: Api, closed_trap: str) -> None:
+def test_a_pass_to_a_task_opens_nothing_else(running: MasterProcess, user_with_slots: Api, closed_trap: str) -> None:
     browser = enter(running, closed_trap)
     (name, word) = next((name, word) for (path, name), word in browser.cookies.items() if path == closed_trap)
     assert name == "trainmaster-pass"
-    nobody = Api(runner.url)
+    nobody = Api(user_with_slots.url)
     assert nobody.call("GET", closed_trap, headers={"Cookie": f"{name}={word}"}).status == 200
     assert nobody.call("GET", "/api/v1/me", headers={"Cookie": f"{name}={word}"}).status == 401
     for header in ({"Cookie": f"auth={word}"}, {"Authorization": f"Bearer {word}"}):
         assert nobody.call("GET", "/api/v1/me", headers=header).status == 401
         assert nobody.call("GET", closed_trap, headers=header).status in (401, 303)
-    task_id, other = trap(runner)
+    task_id, other = trap(user_with_slots)
     assert nobody.call("GET", other, headers={"Cookie": f"{name}={word}"}).status == 401
     session, _, mac = word.partition(".")
     for forged in (f"{int(session) + 1}.{mac}", f"{session}.", session, f"{session}.{'0' * 64}", "x.y", "-1.z"):
         assert nobody.call("GET", closed_trap, headers={"Cookie": f"{name}={forged}"}).status == 401
-    runner.post(f"/api/v1/tasks/{task_id}/kill")
+    user_with_slots.post(f"/api/v1/tasks/{task_id}/kill")
 
 
 def test_the_sessions_cookie_alone_does_nothing_in_a_job(running: MasterProcess, closed_trap: str) -> None:

@@ -91,20 +91,20 @@ def test_two_cookies_of_one_name_are_refused(user: Api) -> None:
         assert (answer.status, "2 cookies" in answer.sentence) == (403, True)
 
 
-def test_a_page_begins_and_ends_a_session_without_seeing_a_token(master: MasterProcess, nobody: Api) -> None:
+def test_a_page_begins_and_ends_a_session_without_seeing_a_token(master: MasterProcess, anonymous: Api) -> None:
     body = {"username": "determined", "password": hashed(master.password), "isHashed": True}
-    assert nobody.post("/session", body).status == 403
-    begun = nobody.call("POST", "/session", body, headers=PAGE)
+    assert anonymous.post("/session", body).status == 403
+    begun = anonymous.call("POST", "/session", body, headers=PAGE)
     told = begun.headers["set-cookie"]
     session = told.partition(";")[0]
     assert (begun.status, set(begun.json)) == (200, {"user"})
     assert {"HttpOnly", "SameSite=Strict"} <= set(told.split("; "))
     assert "Path" not in told
     assert session.partition("=")[2] not in begun.content.decode()
-    assert nobody.call("GET", "/api/v1/me", headers={"Cookie": session}).json["user"]["username"] == "determined"
-    assert nobody.call("DELETE", "/session", headers={"Cookie": session}).status == 403
-    assert nobody.call("DELETE", "/session", headers={"Cookie": session, **PAGE}).status == 200
-    assert nobody.call("GET", "/api/v1/me", headers={"Cookie": session}).status == 401
+    assert anonymous.call("GET", "/api/v1/me", headers={"Cookie": session}).json["user"]["username"] == "determined"
+    assert anonymous.call("DELETE", "/session", headers={"Cookie": session}).status == 403
+    assert anonymous.call("DELETE", "/session", headers={"Cookie": session, **PAGE}).status == 200
+    assert anonymous.call("GET", "/api/v1/me", headers={"Cookie": session}).status == 401
 
 
 # -- L3: passwords --------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ asyncio.run(main())
 
 
 @pytest.fixture(scope="module")
-def echoes(runner: Api) -> Iterator[tuple[str, str, str]]:
+def echoes(user_with_slots: Api) -> Iterator[tuple[str, str, str]]:
     """A task with a WebSocket service and one for bytes: its id and the paths to them."""
     port, raw = free_port(), free_port()
     entries = [{"proxy_port": port}, {"proxy_port": raw, "proxy_tcp": True}]
@@ -272,26 +272,28 @@ def echoes(runner: Api) -> Iterator[tuple[str, str, str]]:
         "entrypoint": f"exec {sys.executable} echo.py {port} {raw}",
         "environment": {"proxy_ports": entries},
     }
-    task_id = generic(runner, json.dumps(config), contextDirectory=[file("echo.py", ECHO)])
-    wait_for(lambda: "echo stands" in lines(runner, task_id), "the echo")
-    wait_for(lambda: runner.get(f"/proxy/{task_id}:{port}/").status != 404, "the way to it")
+    task_id = generic(user_with_slots, json.dumps(config), contextDirectory=[file("echo.py", ECHO)])
+    wait_for(lambda: "echo stands" in lines(user_with_slots, task_id), "the echo")
+    wait_for(lambda: user_with_slots.get(f"/proxy/{task_id}:{port}/").status != 404, "the way to it")
     yield task_id, f"/proxy/{task_id}:{port}/", f"/proxy/{task_id}:{raw}/"
-    runner.post(f"/api/v1/tasks/{task_id}/kill")
+    user_with_slots.post(f"/api/v1/tasks/{task_id}/kill")
 
 
 @pytest.mark.parametrize("how", ["deactivated", "revoked", "logged out"])
-def test_what_is_open_ends_with_the_session(keeper: Api, echoes: tuple[str, str, str], how: str) -> None:
+def test_what_is_open_ends_with_the_session(admin_with_slots: Api, echoes: tuple[str, str, str], how: str) -> None:
     """A WebSocket, raw bytes and a followed log of one session; another session's stay."""
     with contextlib.ExitStack() as stack:
-        _end_what_is_open(stack, keeper, echoes, how)
+        _end_what_is_open(stack, admin_with_slots, echoes, how)
 
 
-def _end_what_is_open(stack: contextlib.ExitStack, keeper: Api, echoes: tuple[str, str, str], how: str) -> None:
+def _end_what_is_open(
+    stack: contextlib.ExitStack, admin_with_slots: Api, echoes: tuple[str, str, str], how: str
+) -> None:
     task_id, messages, raw = echoes
-    someone = person(keeper, admin=True)
+    someone = person(admin_with_slots, admin=True)
     made = someone.api.post("/api/v1/tokens", {"userId": someone.id}).json
     by_token = how == "revoked"
-    mine = Api(keeper.url, made["token"]) if by_token else someone.api
+    mine = Api(admin_with_slots.url, made["token"]) if by_token else someone.api
 
     def opened(api: Api, path: str) -> ClientConnection:
         socket = _entered(
@@ -303,12 +305,12 @@ def _end_what_is_open(stack: contextlib.ExitStack, keeper: Api, echoes: tuple[st
 
     followed = threading.Thread(target=lambda: list(mine.lines(f"/api/v1/tasks/{task_id}/logs", follow=True)))
     followed.start()
-    sockets, other = [opened(mine, messages), opened(mine, raw)], opened(keeper, messages)
+    sockets, other = [opened(mine, messages), opened(mine, raw)], opened(admin_with_slots, messages)
     if how == "deactivated":
-        assert keeper.call("PATCH", someone.path, {"active": False}).status == 200
+        assert admin_with_slots.call("PATCH", someone.path, {"active": False}).status == 200
     elif by_token:
         revoke = {"tokenId": made["tokenId"], "setRevoked": True}
-        assert keeper.call("PATCH", f"/api/v1/tokens/{made['tokenId']}", revoke).status == 200
+        assert admin_with_slots.call("PATCH", f"/api/v1/tokens/{made['tokenId']}", revoke).status == 200
     else:
         assert someone.api.post("/api/v1/auth/logout").status == 200
     for socket in sockets:
@@ -392,10 +394,10 @@ def test_a_sequence_in_pieces_is_none_either() -> None:
     assert "\x1b" not in stream_.getvalue()
 
 
-def test_no_det_command_passes_on_what_a_job_writes(running: MasterProcess, runner: Api) -> None:
+def test_no_det_command_passes_on_what_a_job_writes(running: MasterProcess, user_with_slots: Api) -> None:
     words = r"\033]0;owned\007\033[31mred\033[0m \302\2332J bar\010 20%%\n"
-    task_id = generic(runner, json.dumps({"entrypoint": ["printf", words], "resources": {"slots": 0}}))
-    wait_for(lambda: any("red" in line for line in lines(runner, task_id)), "its words")
+    task_id = generic(user_with_slots, json.dumps({"entrypoint": ["printf", words], "resources": {"slots": 0}}))
+    wait_for(lambda: any("red" in line for line in lines(user_with_slots, task_id)), "its words")
     said = running.det("task", "logs", task_id).stdout
     assert "red" in said
     assert "ba" in said
@@ -405,15 +407,15 @@ def test_no_det_command_passes_on_what_a_job_writes(running: MasterProcess, runn
     assert any("\x1b[31mred" in entry["log"] for entry in told)
 
 
-def test_secrets_come_through_a_pipe(running: MasterProcess, keeper: Api) -> None:
-    someone = person(keeper)
+def test_secrets_come_through_a_pipe(running: MasterProcess, admin_with_slots: Api) -> None:
+    someone = person(admin_with_slots)
     token = someone.api.post("/api/v1/tokens", {"userId": someone.id}).json["token"]
     for how in (([], f"{token}\n"), ([token], "")):
         done = running.det("token", "login", *how[0], input=how[1])
         assert done.stdout == f"Logged in as user '{someone.name}'\n"
         assert ("visible in the process list" in done.stderr) == bool(how[0])
     assert running.det("token", "login", input="", check=False).returncode == 2
-    running.det("token", "login", input=f"{keeper.token}\n")
+    running.det("token", "login", input=f"{admin_with_slots.token}\n")
     done = running.det("-u", "admin", "user", "create", f"{someone.name}b", input=f"{PASSWORD}\n")
     assert done.stderr == ""
 

@@ -106,8 +106,8 @@ class Walker:
 
 
 @pytest.fixture(scope="module")
-def rbac(ruled: MasterProcess, chief: Api) -> tuple[MasterProcess, Victim]:
-    return ruled, prepare(ruled, chief, roles=True)
+def rbac(rbac_master: MasterProcess, rbac_admin: Api) -> tuple[MasterProcess, Victim]:
+    return rbac_master, prepare(rbac_master, rbac_admin, roles=True)
 
 
 @pytest.fixture(scope="module")
@@ -115,27 +115,27 @@ def basic(master: MasterProcess, admin: Api) -> tuple[MasterProcess, Victim]:
     return master, prepare(master, admin, roles=False)
 
 
-def prepare(master: MasterProcess, chief: Api, *, roles: bool) -> Victim:
+def prepare(master: MasterProcess, rbac_admin: Api, *, roles: bool) -> Victim:
     """The queue's only slot is taken, so that the victim's jobs are played by the test."""
-    blocker = create(chief, config(name="holds the slot"))
+    blocker = create(rbac_admin, config(name="holds the slot"))
     wait_for(
-        lambda: chief.get("/api/v1/job-queues-v2").json["jobs"] and running(chief),
+        lambda: rbac_admin.get("/api/v1/job-queues-v2").json["jobs"] and running(rbac_admin),
         "a job that holds the only slot",
     )
     assert blocker
-    owner = person(chief)
-    workspace, project = workspace_of(chief)
-    found = chief.get(f"/api/v1/projects/{project}").json["project"]
+    owner = person(rbac_admin)
+    workspace, project = workspace_of(rbac_admin)
+    found = rbac_admin.get(f"/api/v1/projects/{project}").json["project"]
     if roles:
-        give(chief, EDITOR, owner.id, workspace)
-    victim = make(master, chief, owner, workspace, found)
+        give(rbac_admin, EDITOR, owner.id, workspace)
+    victim = make(master, rbac_admin, owner, workspace, found)
     job_id = owner.api.get(f"/api/v1/experiments/{victim.things['experiment_id']}").json["experiment"]["jobId"]
     victim.things["job_id"] = job_id
     return victim
 
 
-def running(chief: Api) -> bool:
-    found = chief.get("/api/v1/experiments", limit=50).json["experiments"]
+def running(rbac_admin: Api) -> bool:
+    found = rbac_admin.get("/api/v1/experiments", limit=50).json["experiments"]
     return any(one["state"] == "STATE_RUNNING" for one in found)
 
 
@@ -177,12 +177,12 @@ def test_without_a_token_there_is_nothing(rbac: tuple[MasterProcess, Victim], to
 
 @pytest.mark.parametrize("role", [None, VIEWER, WORKSPACE_ADMIN], ids=["no role", "viewer", "workspace admin"])
 def test_whoever_has_no_role_there_gets_at_nothing(
-    rbac: tuple[MasterProcess, Victim], chief: Api, role: int | None
+    rbac: tuple[MasterProcess, Victim], rbac_admin: Api, role: int | None
 ) -> None:
     master, victim = rbac
-    mallory = person(chief)
+    mallory = person(rbac_admin)
     if role is not None:
-        give(chief, role, mallory.id, workspace_of(chief)[0])
+        give(rbac_admin, role, mallory.id, workspace_of(rbac_admin)[0])
     answers = attack(master, victim, mallory.api.token, mallory.id)
     assert leaks(answers, victim.word) == []
     placed = [key for key in ROUTES if isinstance(ENDPOINTS[key], Permission) and not words(key).isdisjoint(PLACED)]
@@ -190,29 +190,31 @@ def test_whoever_has_no_role_there_gets_at_nothing(
 
 
 def test_a_job_of_somebody_else_gets_at_nothing_where_roles_are_used(
-    rbac: tuple[MasterProcess, Victim], chief: Api
+    rbac: tuple[MasterProcess, Victim], rbac_admin: Api
 ) -> None:
     master, victim = rbac
-    mallory = person(chief)
-    workspace, project = workspace_of(chief)
-    give(chief, EDITOR, mallory.id, workspace)
+    mallory = person(rbac_admin)
+    workspace, project = workspace_of(rbac_admin)
+    give(rbac_admin, EDITOR, mallory.id, workspace)
     (job,) = jobs_of(master, mallory.api, create(mallory.api, config(), projectId=project))
     answers = attack(master, victim, job.api.token, mallory.id)
     assert leaks(answers, victim.word) == []
 
 
-def test_a_viewer_of_the_workspace_changes_nothing_in_it(rbac: tuple[MasterProcess, Victim], chief: Api) -> None:
+def test_a_viewer_of_the_workspace_changes_nothing_in_it(rbac: tuple[MasterProcess, Victim], rbac_admin: Api) -> None:
     master, victim = rbac
-    mallory = person(chief)
-    give(chief, VIEWER, mallory.id, victim.things["workspace_id"])
+    mallory = person(rbac_admin)
+    give(rbac_admin, VIEWER, mallory.id, victim.things["workspace_id"])
     answers = attack(master, victim, mallory.api.token, mallory.id)
     assert answers["GET /api/v1/experiments/{experiment_id}"][0] == 200
 
 
-def test_a_colleagues_job_in_the_same_workspace_changes_nothing(rbac: tuple[MasterProcess, Victim], chief: Api) -> None:
+def test_a_colleagues_job_in_the_same_workspace_changes_nothing(
+    rbac: tuple[MasterProcess, Victim], rbac_admin: Api
+) -> None:
     master, victim = rbac
-    mallory = person(chief)
-    give(chief, EDITOR, mallory.id, victim.things["workspace_id"])
+    mallory = person(rbac_admin)
+    give(rbac_admin, EDITOR, mallory.id, victim.things["workspace_id"])
     number = create(mallory.api, config(), projectId=victim.things["project_id"])
     (job,) = jobs_of(master, mallory.api, number)
     answers = attack(master, victim, job.api.token, mallory.id)
@@ -276,13 +278,13 @@ def absent(things: Json) -> Json:
 
 
 def test_what_may_not_be_seen_is_answered_like_what_is_not_there(
-    rbac: tuple[MasterProcess, Victim], chief: Api
+    rbac: tuple[MasterProcess, Victim], rbac_admin: Api
 ) -> None:
     """Somebody with every right, in another workspace: neither that a number exists, nor where."""
     master, victim = rbac
-    mallory = person(chief)
-    elsewhere, _ = workspace_of(chief)
-    give(chief, WORKSPACE_ADMIN, mallory.id, elsewhere)
+    mallory = person(rbac_admin)
+    elsewhere, _ = workspace_of(rbac_admin)
+    give(rbac_admin, WORKSPACE_ADMIN, mallory.id, elsewhere)
     placed = [key for key in ROUTES if not words(key).isdisjoint(PLACED) or (BODIES.get(key))]
     others = [key for key in ROUTES if key not in placed or key in UNIQUE or ENDPOINTS[key] is Rule.AGENT]
     nowhere = absent({**victim.things, "me": mallory.id})
