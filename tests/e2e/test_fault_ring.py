@@ -87,8 +87,12 @@ def listings_that_lie(cluster: Cluster) -> None:
             assert each_token_once(spoiled, 6)
         lied(spoiled, "strange", 3)
         lied(spoiled, "ok", 3)
-        lied(spoiled, "shortened 2", 3)
-        assert "squeue's answers contradict each other" in spoiled.process.log.read_text()
+        with spoiled.wrapped.spoiled("shortened", "2"):
+            wait_for(
+                lambda: "squeue's answers contradict each other" in spoiled.process.log.read_text(),
+                "the contradiction in the log",
+                120,
+            )
         lied(spoiled, "truncated 1000", 3)
         lied(spoiled, "stale", 4)
         lied(spoiled, "ok", 3)
