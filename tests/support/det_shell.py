@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support.forked import run_det
 
 DET = [sys.executable, "-m", "trainmaster.cli.det"]
 DEADLINE = 240.0  # seconds
@@ -53,6 +55,11 @@ def _hear_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _of_the_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
+    """What Python itself reads when it starts."""
+    return {key: value for key, value in environment.items() if key.startswith(("PYTHON", "LC_", "LANG"))}
+
+
 class Shell:
     """`variables` are all that `det` sees of DET_*; the token store is in `home`."""
 
@@ -76,7 +83,11 @@ class Shell:
         )  # fmt: skip
 
     def run(self, *arguments: str) -> Done:
-        """Without a terminal."""
+        """Without a terminal. A new program where only that has the environment's effect, or coverage is measured."""
+        if "COVERAGE_FILE" not in os.environ and _of_the_interpreter(self.environment) == _of_the_interpreter(
+            os.environ
+        ):
+            return Done(*run_det(arguments, self.environment, str(self.cwd), DEADLINE))
         with self.start(*arguments) as process:
             out, err = process.communicate(timeout=DEADLINE)
             return Done(process.returncode, out, err)

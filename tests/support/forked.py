@@ -1,4 +1,5 @@
-"""Starts masters from a process that has read their modules already: reading them is most of what a start costs.
+"""Starts masters and `det` from a process that has read their modules already: reading them is most of what a start
+costs.
 
 It is the fork server of `multiprocessing`, one for each process of the test run.
 """
@@ -10,14 +11,22 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO
 
+from trainmaster.cli.det import NOUNS
+
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.support.forked", "trainmaster.cli.admin", "trainmaster.master.main"])
+_CONTEXT.set_forkserver_preload(
+    [
+        *("tests.support.forked", "trainmaster.cli.admin", "trainmaster.master.main", "trainmaster.client.master"),
+        *("trainmaster.cli.session", "trainmaster.cli.render", *(module for _, module, _ in NOUNS.values())),
+    ]
+)
 
 
 class ForkedAdmin:
@@ -62,20 +71,57 @@ class ForkedAdmin:
         self.send_signal(signal.SIGKILL)
 
 
+def run_det(
+    arguments: Sequence[str], environment: Mapping[str, str], cwd: str, deadline: float
+) -> tuple[int, str, str]:
+    """`det` without a terminal: its status, and what it wrote to standard output and error."""
+    with tempfile.TemporaryDirectory(prefix="tm-det-") as folder:
+        streams = Path(folder, "out"), Path(folder, "err")
+        process = _CONTEXT.Process(
+            target=_run_det, args=(tuple(arguments), dict(environment), cwd, *map(str, streams)), daemon=True
+        )
+        process.start()
+        process.join(deadline)
+        if process.exitcode is None:
+            process.kill()
+            raise subprocess.TimeoutExpired("det", deadline)
+        out, err = (path.read_text() if path.exists() else "" for path in streams)
+        return process.exitcode, out, err
+
+
 def _run(arguments: Sequence[str], environment: Mapping[str, str], cwd: str, log: str, output: Connection) -> None:
     os.dup2(output.fileno(), 1)
     output.close()
-    error = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    os.dup2(error, 2)
-    os.close(error)
+    _write_to(log, 2)
+    from trainmaster.cli import admin
+
+    _become(admin.main, arguments, environment, cwd)
+
+
+def _run_det(arguments: Sequence[str], environment: Mapping[str, str], cwd: str, out: str, err: str) -> None:
+    _write_to(out, 1)
+    _write_to(err, 2)
+    from trainmaster.cli import det
+
+    _become(det.main, arguments, environment, cwd)
+
+
+def _write_to(path: str, stream: int) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(file, stream)
+    os.close(file)
+
+
+def _become(
+    main: Callable[[Sequence[str]], int], arguments: Sequence[str], environment: Mapping[str, str], cwd: str
+) -> None:
+    """Run the program in this process, to its end."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it
-    from trainmaster.cli import admin
-
     try:
-        status = admin.main(arguments)
+        status = main(arguments)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
     except BaseException:
