@@ -296,7 +296,7 @@ async def echo(socket):
             return
         await socket.send(message)
 async def main():
-    async with serve(echo, "127.0.0.1", int(sys.argv[1]), subprotocols=["v1.kernel"]):
+    async with serve(echo, "127.0.0.1", int(sys.argv[1]), subprotocols=["v1.kernel"], ping_interval=None):
         print("echo stands", flush=True)
         await asyncio.Future()
 asyncio.run(main())
@@ -322,7 +322,8 @@ def echo(user_with_slots: Api) -> str:
 
 def talk(uri: str, speak: Callable[[ClientConnection], Any], **options: Any) -> Any:
     async def main() -> Any:
-        async with connect(uri, open_timeout=60, **options) as socket:
+        # Without pings: on a busy machine 20 s without an answer to one are no fault.
+        async with connect(uri, open_timeout=60, ping_interval=None, **options) as socket:
             return await speak(socket)
 
     return asyncio.run(main())
