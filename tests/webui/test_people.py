@@ -117,7 +117,7 @@ def test_two_tabs_that_write_the_same_notes_are_told_of_each_other(
     second.get_by_role("textbox", name=re.compile("^Notes")).fill("# theirs")
     second.get_by_role("button", name="Save").click()
     expect(second.get_by_role("heading", name="theirs")).to_be_visible()
-    expect(first.get_by_role("alert")).to_contain_text("Somebody has changed the notes since")
+    expect(first.get_by_role("alert")).to_contain_text("Somebody else has changed these notes.")
     expect(first.get_by_role("heading", name="theirs")).to_be_visible()
     first.get_by_role("button", name="Save").click()
     expect(first.get_by_text("mine", exact=True)).to_be_visible()

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser
 
 from tests.support.master import MasterProcess
 from tests.support.webui.chromium import visiting
+from trainmaster.config.limits import Limits
 from trainmaster.master.api.webui import FILES
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.views import filter_line
@@ -90,7 +91,7 @@ LINES = (
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_page_and_the_master_read_a_line_alike(call: Call, line: str) -> None:
-    there = [(one.key, one.sign, list(one.values), one.negated) for one in filter_line.terms(line)]
+    there = [(one.key, one.sign, list(one.values), one.negated) for one in filter_line.terms(Limits(), line)]
     here = [(one["key"], one["sign"], one["values"], one["negated"]) for one in call("filter", "terms", line)]
     assert here == there
     assert call("filter", "terms", call("filter", "without", line, 0)) == call("filter", "terms", line)[1:]
@@ -103,7 +104,7 @@ def test_values_are_put_in_and_taken_out(call: Call) -> None:
     for odd in ('"', '""', 'a"b', ":", "<3", "-", "--", 'x:"', "a:b:c", "<<>>"):
         call("filter", "terms", odd)  # anything that is being typed
         with suppress(Invalid):
-            filter_line.terms(odd)
+            filter_line.terms(Limits(), odd)
 
 
 def test_cells_cannot_be_taken_for_formulas(call: Call) -> None:
@@ -263,6 +264,15 @@ def test_dots_stay_where_they_are_as_time_goes_on(run: Call) -> None:
     early, late = run("rungs", code, RACE)
     assert early == {"dots": [[7, 18.5, 50], [9, 39.5, 0]], "cuts": [50]}
     assert late["dots"] == [[7, 18.5, 50], [9, 39.5, 0], [10, 60.5, 108], [11, 81.5, 100], [7, 150, 75]]
+
+
+def test_slot_hours_and_times_are_formatted_in_comparisons(run: Call) -> None:
+    code = """async ([url]) => {
+        const thing = { slotSeconds: 7200, queueSeconds: 90, started: 0, ended: 60, nodes: [] };
+        const rows = (await import(url)).rowsOf({ kind: "trials", things: [thing], budget: null, settings: [] });
+        return Object.fromEntries(rows.filter(row => row.format).map(row => [row.name, row.format(row.values[0])]));
+    }"""
+    assert run("comparison", code) == {"slot-hours": "2", "queue time": "1 min 30 s", "duration": "1 min"}
 
 
 def test_what_is_compared_is_ordered_and_measured_against_a_baseline(call: Call) -> None:
