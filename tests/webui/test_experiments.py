@@ -174,7 +174,7 @@ def test_columns_and_views_are_kept(listed: Page, pictures: Path) -> None:
     listed.get_by_role("button", name="Columns").click()
     dialog = listed.get_by_role("dialog")
     for name in ("hp.lr", "f1"):
-        field = dialog.get_by_label("Add: a column")
+        field = dialog.get_by_label("Add a column")
         field.fill(name)
         field.press("Enter")
     dialog.get_by_role("button", name="Labels: remove").click()

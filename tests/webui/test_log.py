@@ -158,7 +158,7 @@ def test_a_reader_who_scrolls_is_where_the_address_says(visitor: Visit, log: Fil
 
 def test_the_strip_leads_anywhere(visitor: Visit, log: FilledLog) -> None:
     page = opened(visitor, log)
-    strip = page.get_by_role("img", name="Where in the log: 2 errors, 100 warnings")
+    strip = page.get_by_role("img", name="In the log: 2 errors, 100 warnings")
     box = strip.bounding_box()
     assert box
     strip.click(position={"x": 10, "y": box["height"] / 2})

@@ -65,7 +65,7 @@ def why_did_a_trial_end(way: Way) -> None:
     rows = [dict(zip(board["columns"], row, strict=True)) for row in board["rows"]]
     trial = next(row["id"] for row in rows if row["stop"] == "searcher" and row["state"] == "COMPLETED")
     way.click(way.page.get_by_role("button", name=re.compile("^Jump to")))
-    way.page.get_by_role("combobox", name=re.compile("^Experiment, by its number")).fill(str(trial))
+    way.page.get_by_role("combobox", name=re.compile("^Number or name of an experiment")).fill(str(trial))
     way.click(way.page.get_by_role("option", name=re.compile(f"^Trial {trial}")))
     way.sees(way.page.get_by_text(re.compile("The trial saved its work and left")))
 
@@ -78,7 +78,7 @@ def is_the_best_trial_still_improving(way: Way) -> None:
 def what_did_stopping_save(way: Way) -> None:
     way.click(way.page.get_by_role("link", name=re.compile("invoice")))
     way.click(way.page.get_by_role("link", name="Cost", exact=True))
-    way.sees(way.page.get_by_text(re.compile(r"slot-hours \(\d+\s% of what it would have been")))
+    way.sees(way.page.get_by_text(re.compile(r"slot-hours \(\d+\s% of the cost without early stopping")))
 
 
 def first_error_in_a_long_log(way: Way) -> None:
