@@ -163,4 +163,4 @@ def test_what_is_not_there_is_named(visitor: Visit, searches: Searches) -> None:
     page = visitor.open("compare")
     expect(page.get_by_text("Mark 2 to 20 experiments")).to_be_visible()
     page = visitor.open(f"compare?trials={one}")
-    expect(page.get_by_text("Add a second one to compare.")).to_be_visible()
+    expect(page.get_by_text("Add a second trial to compare.")).to_be_visible()

@@ -186,7 +186,7 @@ def test_the_jump_box_leads_anywhere(visitor: Visit, full: MasterProcess, pictur
     page = visitor.open()
     expect(page.get_by_role("heading", name="Home")).to_be_visible()
     page.keyboard.press("Control+k")
-    box = page.get_by_role("combobox")
+    box = page.get_by_role("dialog").get_by_role("combobox")
     expect(box).to_be_focused()
     page.keyboard.type("wind forecast 6")
     expect(page.get_by_role("dialog").get_by_role("option").first).to_contain_text("wind forecast 6")

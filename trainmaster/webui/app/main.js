@@ -1,4 +1,4 @@
-/** Starts the page: asks who uses it, shows the shell, and loads the module of the place that the address names. */
+/** Starts the page: asks who uses it, shows the shell, and loads the module of the page that the address names. */
 
 import { useEffect } from "../vendor/preact/hooks.js";
 import { Component, render } from "../vendor/preact/preact.js";
@@ -25,7 +25,7 @@ const Outlet = component(() => {
     const pageName = pageSession === null ? "" : pageSession.user === null ? "sign_in" : (at.route?.page ?? "");
     useEffect(() => {
         if (!pageName) return undefined;
-        let mounted = true; // a page that was left before it was there must not come late
+        let mounted = true; // a page that was left before it was there must not replace the present one
         failed.value = "";
         load(pageName).then(
             module => {
@@ -43,7 +43,7 @@ const Outlet = component(() => {
     if (!pageName) return NotFound({ path: at.path });
     if (failed.value) return PageError({ sentence: failed.value });
     if (loaded.value?.name !== pageName) return LoadingBar({});
-    // Another thing is another page, with nothing left of the one before; another view of the same thing is not.
+    // Another resource gets a new page without the state of the old one; another view of the same resource keeps it.
     const key = `${pageName} ${at.resourceKey}`;
     return ErrorBoundary({ key }, loaded.value.Page({}));
 });
@@ -92,7 +92,7 @@ const NotFound = component((/** @type {{ path: string }} */ { path }) => {
 
 const PRELOAD_DELAY = 2000; // ms for this page, before others are fetched
 
-/** Fetches the other pages' modules, so that they are there when somebody goes to them. */
+/** Fetches the other pages' modules, so that they open at once. */
 function preloadPages() {
     for (const page of pageModules()) {
         const link = document.createElement("link");
@@ -108,7 +108,7 @@ const root = document.getElementById("page");
 if (root) {
     interceptLinks();
     render(App({}), root);
-    const reload = () => readSession().catch(() => undefined); // the banner says that the master is away
+    const reload = () => readSession().catch(() => undefined); // the banner says that the master does not answer
     reconnects.subscribe(reload); // at once too
     if ("requestIdleCallback" in window)
         setTimeout(() => requestIdleCallback(preloadPages, { timeout: 10_000 }), PRELOAD_DELAY);

@@ -72,7 +72,7 @@ export class LogRows {
     }
 
     /**
-     * Reads the lines around a place, the log's end without one. Counting matches takes longer, and comes later.
+     * Reads the lines around a place, the log's end without one. Counting matches takes longer and follows.
      * @param {Record<string, string | number | boolean>} [start]
      */
     async open(start = {}) {
@@ -235,7 +235,7 @@ export class LogRows {
             });
             if (added > 0 && Date.now() - this.counted > BINS_EVERY) void this.fetchCounts();
         } catch {
-            // the shell says when the master is away
+            // the shell says when the master does not answer
         }
     }
 

@@ -8,7 +8,7 @@ import { ApiError, get } from "./http.js";
 const PIECE = 200;
 const EXPORTED = 5000; // rows of one call where all are read
 
-/** The rows of one question; another filter or order is another one. */
+/** The rows of one filter and order; another filter or order needs another object. */
 export class WindowedRows {
     /** @param {(offset: number, limit: number) => string} address of the call for some of the rows */
     constructor(address) {
@@ -94,7 +94,7 @@ export class WindowedRows {
         try {
             answer = await this.fetchRows(piece * PIECE, PIECE);
         } catch {
-            return; // the shell says when the master is away
+            return; // the shell says when the master does not answer
         }
         batch(() => {
             const places = new Map([...this.rows].map(([at, row]) => [row.id, at]));

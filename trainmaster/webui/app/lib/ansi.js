@@ -91,7 +91,7 @@ function extended(rest) {
 }
 
 /**
- * A line as pieces of one look each. What stands before a carriage return was written over, as by progress bars: only
+ * A line as pieces of one look each. Text before a carriage return was overwritten, as by progress bars: only
  * the last state of a line is shown.
  * @param {string} text
  * @returns {Piece[]}

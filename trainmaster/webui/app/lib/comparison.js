@@ -6,9 +6,9 @@ import { count, duration, number } from "./format.js";
  * @typedef {object} CompareRow
  * @property {string} part
  * @property {string} name
- * @property {unknown[]} values one for each thing
+ * @property {unknown[]} values in the order of the compared things
  * @property {boolean} differs
- * @property {(value: unknown) => string} [format] how a value is told; default: as it is
+ * @property {((value: unknown) => string) | undefined} format returns the text of a value; default: `formatValue`
  */
 
 export const PARTS = /** @type {const} */ ([
@@ -42,10 +42,16 @@ export function moveItem(list, from, to) {
 export function rowsOf(answer) {
     const { things, metric, xName, budget } = answer;
     const experiments = answer.kind === "experiments";
-    /** @param {string} part @param {string} name @param {(one: ComparedThing) => unknown} of @param {(value: unknown) => string} [words] */
-    const row = (part, name, of, words) => {
+    /**
+     * @param {string} part
+     * @param {string} name
+     * @param {(item: ComparedThing) => unknown} of
+     * @param {CompareRow["format"]} [format]
+     * @returns {CompareRow}
+     */
+    const row = (part, name, of, format) => {
         const values = things.map(of);
-        return { part, name, values, differs: differ(values), ...(words ? { words } : {}) };
+        return { part, name, values, differs: differ(values), format };
     };
     const slotHours = (/** @type {unknown} */ value) => number(Number(value) / 3600);
     const time = (/** @type {unknown} */ value) => (typeof value === "number" ? duration(value) : "–");
@@ -65,6 +71,7 @@ export function rowsOf(answer) {
             name: setting.name,
             values: setting.values.length === 1 ? things.map(() => setting.values[0]) : setting.values,
             differs: setting.values.length > 1,
+            format: undefined,
         })),
         row("environment", "pool", item => item.pool),
         row("environment", "nodes of the last job", item => item.nodes.join(" ")),
@@ -77,17 +84,17 @@ function differ(values) {
 }
 
 /**
- * How far a number is from the baseline's, as `+0.02 (+3 %)`; empty where there is nothing to tell.
+ * How far a number is from the baseline's, as `+0.02 (+3 %)`; empty where they are equal or no numbers.
  * @param {unknown} value
  * @param {unknown} base
- * @param {(value: unknown) => string} [words]
+ * @param {(value: unknown) => string} [format]
  */
-export function delta(value, base, words = formatValue) {
+export function delta(value, base, format = formatValue) {
     if (typeof value !== "number" || typeof base !== "number" || value === base) return "";
-    const away = value - base;
-    const sign = away > 0 ? "+" : "−";
-    const share = base === 0 ? "" : ` (${sign}${roundedPercent(Math.abs(away / base) * 100)}\u2009%)`;
-    return `${sign}${words(Math.abs(away))}${share}`;
+    const difference = value - base;
+    const sign = difference > 0 ? "+" : "−";
+    const share = base === 0 ? "" : ` (${sign}${roundedPercent(Math.abs(difference / base) * 100)}\u2009%)`;
+    return `${sign}${format(Math.abs(difference))}${share}`;
 }
 
 /** @param {number} share per cent */
@@ -106,7 +113,7 @@ export function formatValue(value) {
 }
 
 /**
- * Which of a row's values is the best; -1 where that cannot be told or all are the same.
+ * Which of a row's values is the best; -1 where that is unknown or all are the same.
  * @param {CompareRow} row
  * @param {string} metric
  * @param {boolean} smaller

@@ -1,8 +1,8 @@
-/** Curves of many trials over one grid: what has come since is put in, and where rungs lie on its axis. */
+/** Curves of many trials over one grid: new points are added, and where rungs lie on its axis. */
 
 /** @import { Curves, ExperimentBoard } from "../../types/api.d.ts" */
 
-const MAX_POINTS = 600; // of a grid that has grown; a new one is asked for then
+const MAX_POINTS = 600; // of a grid that has grown; then the page fetches a new one
 
 /**
  * Curves with those of the trials that have reported more since. Null: the grid has become too fine, all have to be
@@ -57,8 +57,8 @@ function alignToGrid(row, x, places) {
 }
 
 /**
- * How many of the axis' units one unit of the search is: 100 where an epoch has 100 batches. Null where that cannot be
- * told, as on an axis of seconds.
+ * How many of the axis' units one unit of the search is: 100 where an epoch has 100 batches. Null where that is
+ * unknown, as on an axis of seconds.
  * @param {ExperimentBoard} board
  * @param {readonly { readonly [name: string]: unknown }[]} trials
  */

@@ -5,7 +5,7 @@
 
 /**
  * @typedef {object} Term
- * @property {string} text as it stands in the line
+ * @property {string} text as written in the line
  * @property {string} key empty for a mere word
  * @property {string} sign
  * @property {string[]} values

@@ -29,7 +29,7 @@ export function parseField({ path, before, text }) {
         const value = JSON.parse(text);
         if (typeof before !== "number" || typeof value === "number") return { value };
     } catch {
-        // said below
+        // The sentence below says what is expected.
     }
     return typeof before === "number"
         ? { sentence: `${name}: expected a number such as 0.001 or 1e-3, not ${JSON.stringify(text)}.` }

@@ -225,7 +225,7 @@ function startPolling(step) {
     start(step, "poll", step.state.hiddenSince === null ? POLL_INTERVAL : POLL_INTERVAL_HIDDEN);
 }
 
-/** Whether the page has been hidden for a while; one that never had a connection goes on polling. @param {Step} step */
+/** Whether the page has been hidden for a while; one that never had a connection continues to poll. @param {Step} step */
 function isSuspended({ state, now }) {
     return state.hiddenSince !== null && now - state.hiddenSince >= HIDDEN_TIMEOUT && state.failures === 0;
 }

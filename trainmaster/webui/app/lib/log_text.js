@@ -1,4 +1,4 @@
-/** Lines of a log as they are read: filters in addresses, times, and the places that a search has found. */
+/** Lines of a log as they are read: filters in addresses, times, and the matches of a search. */
 import { duration, exact } from "./format.js";
 
 /** @import { Piece } from "./ansi.js" */
@@ -94,7 +94,7 @@ function clock(seconds) {
 }
 
 /**
- * Where a text stands in a line, in whatever case.
+ * Where a text occurs in a line, in whatever case.
  * @param {string} line
  * @param {string} term
  * @returns {[number, number][]} beginnings and ends

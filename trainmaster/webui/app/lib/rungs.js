@@ -108,7 +108,7 @@ export function nextEvent(events, at, direction, fits) {
 /**
  * What happened, in a sentence.
  * @param {RungEvent} event
- * @param {{ clock: string, units: number, unit: string }} told the time in words; the rung's length and its unit
+ * @param {{ clock: string, units: number, unit: string }} words the time as text; the rung's length and its unit
  */
 export function sentence(event, { clock, units, unit }) {
     const rung = `rung ${event.rung + 1} (${number(units)} ${unit})`;
@@ -140,7 +140,7 @@ const FAILED_STRIP = 16; // the strip below, where failed ones are
 const NARROW_COLUMN = 130; // of a column whose head is short
 
 /**
- * The axis of all values of a bracket: it stays while time goes on. Null: there is no value.
+ * The axis of all values of a bracket: it stays the same during playback. Null: there is no value.
  * @param {readonly RungEvent[]} events
  * @param {number} bracket
  * @param {boolean | undefined} log undefined: where the values ask for it
@@ -162,7 +162,7 @@ export function valueAxis(events, bracket, log) {
 }
 
 /**
- * Where everything lies. A dot's place across its column is that of its arrival, so that none moves as time goes on.
+ * Where everything lies. A dot's place across its column is that of its arrival, so that none moves during playback.
  * @param {readonly RungMoment[]} rungs
  * @param {readonly number[]} totals how many reach each rung in all
  * @param {Axis} axis

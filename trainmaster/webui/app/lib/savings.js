@@ -93,7 +93,7 @@ export function costCurves(runs, saving, now, points = 120) {
  * @property {number} expected its value at the end
  * @property {number} doubt standard deviation of that
  * @property {number} chance that it would have been better than the best one
- * @property {number} from trials that went to the end, from which this is told
+ * @property {number} from trials that went to the end, from which this is estimated
  */
 
 const MIN_COMPLETE = 5;

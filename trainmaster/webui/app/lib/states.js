@@ -45,7 +45,7 @@ export const SHAPES = /** @type {Record<Look, string>} */ ({
 
 const ENDED = new Set(["COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETING", "DELETE_FAILED"]);
 
-/** Whether nothing goes on any more. @param {string} state */
+/** Whether a state is final. @param {string} state */
 export function hasEnded(state) {
     return ENDED.has(state);
 }

@@ -48,10 +48,10 @@ export function svgOf(data, { millimetres, log = false, logX = false }) {
     pen.rotate(-Math.PI / 2);
     text(pen, data.yTitle, 0, 0, "center");
     pen.restore();
-    for (const one of [...series].sort((a, b) => Number(b.faded ?? false) - Number(a.faded ?? false))) {
-        pen.strokeStyle = colours.get(one.name) ?? "#bbb";
-        pen.lineWidth = one.bold ? 2.4 : one.faded ? 0.75 : 1.5;
-        drawCurve(pen, data.x, one.y, x, y);
+    for (const curve of [...series].sort((a, b) => Number(b.faded ?? false) - Number(a.faded ?? false))) {
+        pen.strokeStyle = colours.get(curve.name) ?? "#bbb";
+        pen.lineWidth = curve.bold ? 2.4 : curve.faded ? 0.75 : 1.5;
+        drawCurve(pen, data.x, curve.y, x, y);
     }
     for (const [index, [name, colour]] of [...legend].entries()) {
         const baseline = plotHeight + (index + 0.7) * LEGEND_LINE;

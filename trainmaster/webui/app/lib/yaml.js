@@ -44,6 +44,7 @@ function isLeaf(value) {
 
 /** @param {unknown[]} list */
 function isShort(list) {
+    if (list.length > SHORT) return false;
     return list.every(item => typeof item !== "object" || item === null) && scalar(list).length <= SHORT;
 }
 

@@ -50,7 +50,7 @@ export const Page = component(() => {
             { class: "section-head" },
             h1(null, `${plural(answer.things.length, view.noun)} compared`),
             Add({ kind, ids }),
-            ids.length === 1 ? span({ class: "muted" }, `Add a second one to compare.`) : null,
+            ids.length === 1 ? span({ class: "muted" }, `Add a second ${view.noun} to compare.`) : null,
             error ? span({ class: "error-text", role: "alert" }, visible(error, 300)) : null,
         ),
         answer.missing.length

@@ -215,7 +215,7 @@ const Part = component(
                     { key: row.name, class: row.differs ? "differs" : "" },
                     th({ scope: "row", title: visible(row.name) }, visible(row.name, 60)),
                     row.values.map((value, at) => {
-                        const away = base >= 0 && at !== base ? delta(value, row.values[base], row.format) : "";
+                        const difference = base >= 0 && at !== base ? delta(value, row.values[base], row.format) : "";
                         const text = visible(wording(value), LONGEST);
                         return td(
                             {
@@ -224,7 +224,7 @@ const Part = component(
                                 title: typeof value === "number" ? String(value) : text,
                             },
                             text,
-                            away ? small({ class: "muted" }, ` ${away}`) : null,
+                            difference ? small({ class: "muted" }, ` ${difference}`) : null,
                         );
                     }),
                 );

@@ -1,4 +1,4 @@
-/** What can be done to one experiment, each with what it means before it is done. */
+/** The actions on one experiment, and the dialogs that explain them first. */
 import { signal } from "../../vendor/signals/signals.js";
 import { get, send } from "../api/http.js";
 import { shellWord } from "../lib/files.js";

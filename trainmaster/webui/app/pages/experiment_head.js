@@ -1,4 +1,4 @@
-/** What stands above every view of an experiment: its state and why, its best trial, what it has used. */
+/** The head of every view of an experiment: its state and why, its best trial, what it has used. */
 import { may } from "../api/session.js";
 import { clock, session } from "../api/state.js";
 import { ACTIONS } from "../lib/actions.js";

@@ -1,4 +1,4 @@
-/** All experiments: one filter line, a table of any length, marks, and what can be done to the marked ones. */
+/** All experiments: one filter line, a table of any length, marks, and the actions on the marked experiments. */
 import { useEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { subscribe } from "../api/live.js";

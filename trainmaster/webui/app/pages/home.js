@@ -1,4 +1,4 @@
-/** What needs its reader, what runs, what waits and why and until when, services that are open, and the pools. */
+/** Home page: failures to look at, running and queued experiments, open services, pools. */
 
 import { signal } from "../../vendor/signals/signals.js";
 import { send } from "../api/http.js";
@@ -20,7 +20,7 @@ import { component, tags } from "../ui/tags.js";
 
 const { a, button, code, div, h1, h2, li, meter, p, pre, section, span, ul } = tags;
 
-const DISMISSED_KEY = "trainmaster-seen"; // of failures: which of them their reader has put away, in this browser
+const DISMISSED_KEY = "trainmaster-seen"; // of the dismissed failures in the storage of this browser
 
 export const Page = component(() => {
     usePageTitle([{ text: "Home", to: "" }]);
@@ -116,7 +116,7 @@ const AllExperiments = component((/** @type {{ home: HomeAnswer }} */ { home }) 
     ),
 );
 
-// -- what has been put away ------------------------------------------------------------------------------------------
+// -- dismissed failures ----------------------------------------------------------------------------------------------
 
 /** @type {import("../../vendor/signals/signals.js").Signal<Set<string>>} */
 const dismissed = signal(readDismissed());

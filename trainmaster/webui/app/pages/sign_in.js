@@ -1,4 +1,4 @@
-/** Where one signs in: by name and password, or by the one-time link that `det ui` prints. */
+/** Sign-in page: by name and password, or by the one-time link that `det ui` prints. */
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { useSignal } from "../../vendor/signals/signals.js";
 import { ownerOfLink, signIn } from "../api/session.js";

@@ -34,7 +34,7 @@ export const Page = component(() => {
     );
 });
 
-/** The days that are shown: chosen by a word, or one by one. */
+/** Chooses the days that are shown: a named range, or the first and the last day. */
 const RangeTools = component((/** @type {{ usage: UsageAnswer | null }} */ { usage }) => {
     const { query } = location.value;
     const first = query.get("first") ?? "";

@@ -1,6 +1,6 @@
 /**
- * A thousand lines behind a chart's series: drawn in few paths, with a mark where each ends; the nearest one to the
- * pointer is found and shown above, those that cross a box too. Rungs are vertical lines with the value they cut at.
+ * A thousand lines behind a chart's series: drawn in few paths, with a mark where each ends. The line nearest to the
+ * pointer and those that cross a box are highlighted. Rungs are vertical lines with the value they cut at.
  */
 
 /** @import { Signal } from "../../vendor/signals/signals.js" */
