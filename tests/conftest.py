@@ -23,45 +23,47 @@ from tests.support.master import PREPARED, SERVING
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
-# Folders and files below this one -> their group.
+# What tests of a folder need: nothing; PostgreSQL; a master, jobs of `local`, a browser; Slurm, Docker, PBS or SSH.
+RINGS = ("unit", "service", "process", "site")
+# Folders and files below this one -> their group. The others' is the folder in their ring.
 GROUPS = {
-    "cluster": "slurm",
-    "containers/test_apptainer.py": "slurm",
-    "containers/test_cache.py": "slurm",
-    "dispatchers/access/test_ssh.py": "slurm",
-    "dispatchers/access/test_sudo.py": "slurm",
-    "dispatchers/docker": "docker",
-    "dispatchers/pbs": "pbs",
-    "dispatchers/slurm": "slurm",
-    "dispatchers/slurm/test_accounting.py": "accounts",
-    "dispatchers/slurm/test_failover.py": "failover",
-    "e2e/test_chaos.py": "chaos",
-    "e2e/test_docker.py": "docker",
-    "e2e/test_docker_frameworks.py": "docker",
-    "e2e/test_docker_pools.py": "docker",
-    "e2e/test_examples.py": "slurm",
-    "e2e/test_fault_ring.py": "slurm",
-    "e2e/test_job_environment.py": "slurm",
-    "e2e/test_launchers.py": "slurm",
-    "e2e/test_moves.py": "docker",
-    "e2e/test_over_ssh.py": "slurm",
-    "e2e/test_pbs.py": "pbs",
-    "e2e/test_pbs_far.py": "slurm",
-    "e2e/test_preemption.py": "preemption",
-    "e2e/test_published_harness.py": "slurm",
-    "e2e/test_slurm.py": "slurm",
-    "e2e/test_slurm_containers.py": "slurm",
-    "e2e/test_slurm_docker.py": "slurm",
-    "e2e/test_started_again.py": "slurm",
-    "e2e/test_users.py": "slurm",
+    "site/cluster": "slurm",
+    "site/containers/test_apptainer.py": "slurm",
+    "site/containers/test_cache.py": "slurm",
+    "site/dispatchers/access/test_ssh.py": "slurm",
+    "site/dispatchers/access/test_sudo.py": "slurm",
+    "site/dispatchers/docker": "docker",
+    "site/dispatchers/pbs": "pbs",
+    "site/dispatchers/slurm": "slurm",
+    "site/dispatchers/slurm/test_accounting.py": "accounts",
+    "site/dispatchers/slurm/test_failover.py": "failover",
+    "site/e2e/test_chaos.py": "chaos",
+    "site/e2e/test_docker.py": "docker",
+    "site/e2e/test_docker_frameworks.py": "docker",
+    "site/e2e/test_docker_pools.py": "docker",
+    "site/e2e/test_examples.py": "slurm",
+    "site/e2e/test_fault_ring.py": "slurm",
+    "site/e2e/test_job_environment.py": "slurm",
+    "site/e2e/test_launchers.py": "slurm",
+    "site/e2e/test_moves.py": "docker",
+    "site/e2e/test_over_ssh.py": "slurm",
+    "site/e2e/test_pbs.py": "pbs",
+    "site/e2e/test_pbs_far.py": "slurm",
+    "site/e2e/test_preemption.py": "preemption",
+    "site/e2e/test_published_harness.py": "slurm",
+    "site/e2e/test_slurm.py": "slurm",
+    "site/e2e/test_slurm_containers.py": "slurm",
+    "site/e2e/test_slurm_docker.py": "slurm",
+    "site/e2e/test_started_again.py": "slurm",
+    "site/e2e/test_users.py": "slurm",
     # Half of the web page's tests: those on searches stay together, as do those on the list.
-    "webui/test_chart.py": "pages",
-    "webui/test_experiments.py": "pages",
-    "webui/test_live.py": "pages",
-    "webui/test_log.py": "pages",
-    "webui/test_modules.py": "pages",
-    "webui/test_pure.py": "pages",
-    "webui/test_shell.py": "pages",
+    "process/webui/test_chart.py": "pages",
+    "process/webui/test_experiments.py": "pages",
+    "process/webui/test_live.py": "pages",
+    "process/webui/test_log.py": "pages",
+    "unit/webui/test_modules.py": "pages",
+    "process/webui/test_pure.py": "pages",
+    "process/webui/test_shell.py": "pages",
 }
 # Fixture -> the groups of which tests that ask for it must be in one, by however many steps they do.
 ONE_OF_A_KIND = {
@@ -92,10 +94,11 @@ NEEDS_MORE = frozenset({"apptainer_command", "ch_run", "squashfs", "running", "l
 
 
 def is_quick(item: pytest.Item) -> bool:
-    folder = Path(item.nodeid.partition("::")[0]).relative_to("tests").parts[0]
+    ring, *below = Path(item.nodeid.partition("::")[0]).relative_to("tests").parts
     known = {*getattr(item, "fixturenames", ())}
     return (
-        folder in QUICK
+        ring in ("unit", "service", "process")
+        and below[0] in QUICK
         and group_of(item.nodeid) in QUICK
         and not known & {*ONE_OF_A_KIND, *NEEDS_MORE}
         and not any(item.get_closest_marker(mark) for mark in NOT_QUICK)
@@ -106,14 +109,17 @@ def group_of(test: str) -> str:
     """The group of a test, by its id or path from the repository on."""
     path = Path(test.partition("::")[0]).relative_to("tests")
     named = (GROUPS.get(str(place)) for place in (path, *path.parents))
-    return next(filter(None, named), path.parts[0])
+    return next(filter(None, named), path.parts[1] if path.parts[0] in RINGS else path.parts[0])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Read only the folders of the quick ring when it is all that is asked for."""
     folders = Path(__file__).parent
-    if config.option.markexpr == "quick" and collection_path.parent == folders and collection_path.is_dir():
-        return collection_path.name not in QUICK
+    if config.option.markexpr == "quick" and collection_path.is_dir():
+        if collection_path.parent == folders:
+            return collection_path.name == "site"
+        if collection_path.parent.parent == folders and collection_path.parent.name in RINGS:
+            return collection_path.name not in QUICK
     return None
 
 

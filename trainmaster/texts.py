@@ -1,5 +1,5 @@
 """Other people's texts, where they are shown and where they are exported: one rule each, which the web page has too
-(`webui/app/lib/format.js` and `files.js`; `tests/webui/test_texts.py` compares them)."""
+(`webui/app/lib/format.js` and `files.js`; `tests/process/webui/test_texts.py` compares them)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from tests.contract.test_every_command import ELSEWHERE, REFUSED
+from tests.process.contract.test_every_command import ELSEWHERE, REFUSED
 from tests.support.pages import ROOT
 from tests.support.reference import reference
 from tests.support.reference.commands import Command, published

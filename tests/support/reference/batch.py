@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.contract.conftest import Reference
+from tests.process.contract.conftest import Reference
 
 _RUN = """
 import contextlib, io, traceback

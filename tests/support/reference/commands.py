@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parents[2] / "contract"
+HERE = Path(__file__).parents[2] / "process" / "contract"
 RUNNERS = frozenset({"batch", "det", "rows", "values"})  # what of ours runs the published `det`
 
 _WALK = """

@@ -3,7 +3,7 @@
 The master has forty threads for requests. FastAPI calls an endpoint that is a plain function in one of them, while
 `dependencies` holds a place of the caller's share. An endpoint that is a coroutine, a stream or a WebSocket holds none
 while it waits, so that it must take one for each thing that it does in a thread: it does so here. No other module of
-this package calls Starlette's `run_in_threadpool`; `tests/security/test_threads.py` lists the exceptions.
+this package calls Starlette's `run_in_threadpool`; `tests/process/security/test_threads.py` lists the exceptions.
 """
 
 from __future__ import annotations
