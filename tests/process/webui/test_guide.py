@@ -104,3 +104,14 @@ def test_the_site_and_the_description_of_the_api_link_to_each_other(
     page.get_by_role("link", name="/docs").click()
     page.get_by_role("link", name="guide", exact=True).click()
     expect(page.get_by_role("heading", level=1, name="trainmaster")).to_be_visible()
+
+
+def test_the_account_menu_opens_the_site(visitor: Visit, master: MasterProcess) -> None:
+    page = visitor.open()
+    page.get_by_role("button", name="Account").click()
+    with page.context.expect_page() as opened:
+        page.get_by_role("menuitem", name="Documentation", exact=True).click()
+    guide_page = opened.value
+    expect(guide_page.get_by_role("heading", level=1, name="trainmaster")).to_be_visible()
+    assert guide_page.url == f"{master.url}/docs/guide/"
+    guide_page.close()

@@ -181,6 +181,7 @@ function accountItems() {
     };
     return [
         { text: `trainmaster ${session.value?.version ?? ""}`, disabled: true, action: () => undefined },
+        { text: "Documentation", action: () => open(new URL("../docs/guide/", BASE), "_blank", "noopener") },
         { text: "API documentation", action: () => open(new URL("../docs", BASE), "_blank", "noopener") },
         { text: "Keyboard shortcuts", hint: "?", action: showKeys },
         { text: "Sign out", action: leave },
