@@ -24,7 +24,7 @@ def test_the_new_file_has_all_of_its_content_and_its_mode(tmp_path: Path, conten
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_fails_halfway_leaves_the_old_file_and_no_draft(tmp_path: Path) -> None:
+def test_failed_write_keeps_old_file_and_leaves_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
 

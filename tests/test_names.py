@@ -34,7 +34,7 @@ def test_a_type_name_stands_for_one_thing() -> None:
     assert several == SAME_IN_LAYERS | OF_STATE_MACHINES
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_docstring() -> None:
     silent = []
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text()

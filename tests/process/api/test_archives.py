@@ -69,7 +69,7 @@ def test_a_tasks_files_reach_its_job_and_its_relatives(user: Api) -> None:
         assert inside(user.get(f"/api/v1/tasks/{each}/context_directory").json["b64Tgz"]) == content
 
 
-def test_many_jobs_that_fetch_their_files_at_once_cost_the_master_little(
+def test_simultaneous_context_fetches_use_little_memory(
     master: MasterProcess, user: Api, experiment: Callable[..., int]
 ) -> None:
     size = 24 * MEGABYTE

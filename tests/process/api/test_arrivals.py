@@ -89,7 +89,7 @@ def asked(port: int, address: str) -> tuple[HTTPResponse, str]:
         client.close()
 
 
-def test_who_comes_too_often_is_refused_with_a_sentence_and_others_are_served() -> None:
+def test_connection_rate_refuses_one_client_and_serves_others() -> None:
     arrivals = Arrivals(Limits(connection_rate=RATE), clock=Clock())
     arrivals.logged_in("127.0.0.2")
     with serving(Connections(Limits(), 1000), arrivals) as (port, _):
@@ -115,7 +115,7 @@ def test_many_that_arrive_at_once_are_all_answered() -> None:
 
 
 @pytest.mark.parametrize("spread", [False, True])
-def test_connections_without_a_request_leave_most_of_the_room_to_others(spread: bool) -> None:
+def test_silent_connections_leave_room_for_others(spread: bool) -> None:
     descriptors = 50
     room = (descriptors - descriptors // 5) // STRANGERS
     with (

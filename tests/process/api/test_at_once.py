@@ -62,7 +62,7 @@ def test_each_gets_its_own_work_and_every_end_counts(user: Api, jobs: list[Job])
         assert sum("runs on node-a" in line for line in found) == 1
 
 
-def test_a_stranger_among_them_is_refused_and_the_others_are_served(jobs: list[Job]) -> None:
+def test_forged_lease_is_refused_and_others_are_served(jobs: list[Job]) -> None:
     forged = jobs[0].api.token[:-4] + "0000"
     jobs[0].api = Api(jobs[0].api.url, forged)
     jobs[1].api = jobs[2].api  # a good token, of another attempt
@@ -70,9 +70,7 @@ def test_a_stranger_among_them_is_refused_and_the_others_are_served(jobs: list[J
     assert [answer.status for answer in answers] == [401, 403, *[200] * (COUNT - 2)]
 
 
-def test_more_trials_than_one_transaction_takes_are_killed_by_one_request(
-    user: Api, experiment: Callable[..., int]
-) -> None:
+def test_one_kill_request_ends_trials_beyond_one_transaction(user: Api, experiment: Callable[..., int]) -> None:
     count = PROPAGATION_BATCH * 2 + 1
     searcher = {"name": "random", "metric": "loss", "max_trials": count, "max_concurrent_trials": count}
     path = f"/api/v1/experiments/{experiment(config(searcher=searcher))}"

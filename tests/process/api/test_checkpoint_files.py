@@ -72,7 +72,9 @@ def test_all_files_and_no_link_to_elsewhere(user: Api, root: Path, save: Callabl
     assert found == {"weights": WEIGHTS, "below/": b"", "below/more": b"more"}
 
 
-def test_what_cannot_be_had_is_a_sentence(user: Api, anonymous: Api, root: Path, save: Callable[..., str]) -> None:
+def test_error_says_why_checkpoint_files_are_unavailable(
+    user: Api, anonymous: Api, root: Path, save: Callable[..., str]
+) -> None:
     gone, bucket = save(), save(type="s3", bucket="b")
     for key, status, words in (
         (gone, 404, "as this master sees it"),
@@ -93,7 +95,7 @@ def test_what_cannot_be_had_is_a_sentence(user: Api, anonymous: Api, root: Path,
 
 # Only root can leave a file that the master's own account may not read.
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: files of two accounts are needed")
-def test_a_file_of_somebody_else_ends_the_archive(user: Api, root: Path, save: Callable[..., str]) -> None:
+def test_file_of_another_account_ends_archive(user: Api, root: Path, save: Callable[..., str]) -> None:
     folder = root / save()
     folder.mkdir()
     secret = root / "secret"

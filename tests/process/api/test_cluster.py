@@ -104,7 +104,7 @@ def test_clients_find_the_feature_switches(admin: Api, anonymous: Api) -> None:
     assert anonymous.get("/api/v1/master").json["featureSwitches"] == []
 
 
-def test_what_is_live(user: Api, job: Job) -> None:
+def test_live_job_appears_in_tasks_and_queues(user: Api, job: Job) -> None:
     found = user.get("/api/v1/tasks").json["allocationIdToSummary"][job.allocation_id]
     assert (found["taskId"], found["slotsNeeded"], found["resourcePool"]) == (job.task_id, 1, "default")
     whole = user.get("/api/v1/job-queues", limit=1)
@@ -187,7 +187,7 @@ def test_accelerators(user: Api, job: Job) -> None:
     assert user.get("/api/v1/tasks/none/acceleratorData").status == 404
 
 
-def test_what_is_heard(user: Api, job: Job) -> None:
+def test_only_job_may_report_events_of_its_allocation(user: Api, job: Job) -> None:
     for word in ("ready", "waiting", "proxy_address", "resources/r/daemon"):
         address = f"/api/v1/allocations/{job.allocation_id}/{word}"
         assert job.api.post(address).json == {}

@@ -63,7 +63,7 @@ def test_values_at_the_end_and_at_equal_budget(user: Api, pair: list[Job]) -> No
     assert [thing["best"] for thing in nothing["things"]] == [None, None]
 
 
-def test_settings_differ_or_are_told_once(user: Api, pair: list[Job]) -> None:
+def test_differing_settings_come_first_and_equal_ones_once(user: Api, pair: list[Job]) -> None:
     found = compare(user, f"trials={pair[0].trial_id},{pair[1].trial_id}")
     differ = [one for one in found["settings"] if len(one["values"]) > 1]
     assert [(one["part"], one["name"]) for one in differ] == [("hyperparameters", "lr")]
@@ -108,7 +108,7 @@ def test_experiments_by_their_best_trials(user: Api, pair: list[Job]) -> None:
         ({"type": "const", "val": "adam"}, "adam"),
     ],
 )
-def test_what_a_hyperparameter_may_be_is_one_value(user: Api, given: dict[str, Any], told: object) -> None:
+def test_hyperparameter_range_is_compared_as_one_value(user: Api, given: dict[str, Any], told: object) -> None:
     made = [create(user, config(searcher=RANDOM, hyperparameters=hp), activate=False) for hp in ({"x": given}, {})]
     found = compare(user, f"experiments={made[0]},{made[1]}")
     (setting,) = (one for one in found["settings"] if one["name"] == "hyperparameters.x")
@@ -147,7 +147,7 @@ def test_bad_questions_are_answered_with_a_sentence(user: Api, query: str, said:
     assert said in answer.json["message"]
 
 
-def test_what_others_may_not_see_is_as_if_it_were_not_there(rbac_admin: Api) -> None:
+def test_hidden_experiments_are_answered_like_missing_ones(rbac_admin: Api) -> None:
     made = []
     homes = [workspace_of(rbac_admin) for _ in range(2)]
     for _, project in homes:

@@ -60,7 +60,7 @@ def file(path: str, content: bytes = b"x", type: int = FILE, **more: Any) -> dic
     ],
     ids=lambda value: repr(value)[:60],
 )
-def test_what_cannot_be_unpacked_is_refused_by_its_path(
+def test_unsafe_context_file_is_rejected_by_its_path(
     user: Api, engine: Engine, files: list[dict[str, Any]], named: str, why: str
 ) -> None:
     for part in ({"activate": False}, {"validateOnly": True}):
@@ -82,7 +82,7 @@ def test_half_a_surrogate_pair_is_refused(user: Api, engine: Engine) -> None:
     assert not changes(before, written(engine))
 
 
-def test_more_than_the_limit_is_refused_by_the_file_that_goes_over_it(user: Api, engine: Engine) -> None:
+def test_context_over_limit_is_refused_naming_file(user: Api, engine: Engine) -> None:
     # Zeros: what is counted is what a job would have on its disk, not what is left when it is compressed.
     half = base64.b64encode(bytes(48 * MEGABYTE)).decode()
     files = [{"path": f"data/{n}.bin", "type": FILE, "content": half} for n in (1, 2)]
@@ -103,7 +103,7 @@ def test_too_many_files_are_refused() -> None:
         pack(files, 1)
 
 
-def test_folders_may_come_twice_and_the_folder_itself_may_be_named(user: Api) -> None:
+def test_context_may_repeat_folders_and_name_its_top_folder(user: Api) -> None:
     files = [file(".", b"", FOLDER), file("a/", b"", FOLDER), file("a", b"", FOLDER), file("a/b ü.py", mode=0o755)]
     answer = user.post("/api/v1/experiments", {"config": config(), "modelDefinition": files, "activate": False})
     assert answer.status == 200, answer.content

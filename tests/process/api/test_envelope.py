@@ -37,7 +37,7 @@ def test_each_status_has_grpcs_code_and_name(user: Api, anonymous: Api, job: Job
     assert "kill it before" in answers[409].sentence
 
 
-def test_a_path_that_does_not_exist_says_so(user: Api) -> None:
+def test_error_names_unknown_path(user: Api) -> None:
     answer = user.get("/api/v1/no/such/thing")
     assert answer.status == 404
     assert "/api/v1/no/such/thing" in answer.sentence
@@ -158,7 +158,7 @@ def test_odd_paths_and_parameters_never_break_the_master(user: Api, path: str) -
         assert answer.sentence
 
 
-def test_values_that_cannot_be_meant_are_refused_with_what_can(user: Api) -> None:
+def test_error_names_unknown_query_parameter_value(user: Api) -> None:
     for query in ({"states": "STATE_HAPPY"}, {"orderBy": "SIDEWAYS"}):
         answer = user.get(EXPERIMENTS, **query)
         assert answer.status == 400

@@ -131,7 +131,7 @@ def test_labels_one_by_one(user: Api, paused: Callable[..., int], projects: list
     assert seen(user, other)["labels"] == ["new one"]
 
 
-def test_only_what_has_ended_is_archived(user: Api, paused: Callable[..., int]) -> None:
+def test_only_ended_experiment_can_be_archived(user: Api, paused: Callable[..., int]) -> None:
     number = paused()
     assert user.post(f"{EXPERIMENTS}/{number}/archive").status == 409
     user.post(f"{EXPERIMENTS}/{number}/kill")
@@ -276,7 +276,9 @@ def test_going_on_from_the_latest_checkpoint(master: MasterProcess, user: Api, j
         ("resources: {resource_pool: nowhere}", "nowhere"),
     ],
 )
-def test_what_cannot_be_overridden(user: Api, paused: Callable[..., int], overrides: str, word: str) -> None:
+def test_invalid_override_is_rejected_and_changes_nothing(
+    user: Api, paused: Callable[..., int], overrides: str, word: str
+) -> None:
     number = paused()
     user.post(f"{EXPERIMENTS}/{number}/kill")
     before = seen(user, number)
@@ -286,7 +288,7 @@ def test_what_cannot_be_overridden(user: Api, paused: Callable[..., int], overri
     assert seen(user, number) == before
 
 
-def test_a_search_goes_on_with_what_has_not_completed(
+def test_continued_search_reruns_only_uncompleted_trials(
     master: MasterProcess, user: Api, experiment: Callable[..., int]
 ) -> None:
     searcher = {"name": "random", "metric": "loss", "max_trials": 4, "max_concurrent_trials": 2}
@@ -347,7 +349,7 @@ def test_a_search_that_is_far_meets_its_later_trials(
     assert [trial["hparams"]["x"] for trial in trials_of(user, number)] == [3, 2, 1]
 
 
-def test_the_log_of_a_trial_that_goes_on_is_that_of_all_its_tasks(
+def test_log_of_continued_trial_includes_all_its_tasks(
     master: MasterProcess, user: Api, experiment: Callable[..., int], admin: Api, engine: Engine
 ) -> None:
     number = experiment(config(max_restarts=0))
@@ -412,7 +414,7 @@ def test_a_trial_begins_with_anothers_checkpoint(
         ({"source_checkpoint_uuid": str(uuid.UUID(int=7))}, "there is no checkpoint"),
     ],
 )
-def test_what_no_trial_can_begin_with(user: Api, job: Job, source: Json, said: str) -> None:
+def test_invalid_source_of_trial_is_rejected(user: Api, job: Job, source: Json, said: str) -> None:
     source = {key: job.trial_id if value == "without" else value for key, value in source.items()}
     answer = user.post(EXPERIMENTS, {"config": config(searcher={"name": "single", "metric": "loss", **source})})
     assert (answer.status, said in answer.sentence) == (400, True), answer.content

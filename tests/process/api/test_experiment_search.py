@@ -112,13 +112,13 @@ def test_orders_and_pages(user: Api, project: int, three: list[int]) -> None:
     ],
     ids=lambda body: str(body)[:70],
 )
-def test_what_is_no_question(user: Api, three: list[int], body: Json) -> None:
+def test_invalid_search_is_rejected(user: Api, three: list[int], body: Json) -> None:
     answer = user.post("/api/v1/experiments-search", body)
     assert answer.status == 400, answer.content
     assert answer.sentence
 
 
-def test_by_what_the_best_trial_measured(user: Api, job: Job) -> None:
+def test_experiments_are_found_by_their_metrics(user: Api, job: Job) -> None:
     job.send([job.training(1, speed=3.0), job.validation(1, loss=0.25), job.validation(2, loss=0.5)])
     number = job.experiment_id
     for name, operator, value, hit in (

@@ -103,7 +103,7 @@ def test_attempts_of_one_trial_share_no_transaction(master: MasterProcess, user:
     assert (loss["count"], loss["sum"], loss["max"]) == (4, 10.0, 4.0)
 
 
-def test_who_waits_for_another_builds_on_what_it_has_done(user: Api, engine: Engine, job: Job) -> None:
+def test_report_that_waited_for_lock_counts_records_once(user: Api, engine: Engine, job: Job) -> None:
     assert job.lease().status == 200
     assert job.send([job.training(1, loss=1.0)]).status == 200
     second, third = job.training(2, loss=2.0), job.training(3, loss=3.0)
@@ -164,7 +164,7 @@ def followed(master: MasterProcess, user: Api, job: Job) -> Job:
     return second
 
 
-def test_what_may_lead_to_more_is_left_alone_by_others(engine: Engine, jobs: Sequence[Job]) -> None:
+def test_only_plain_new_metrics_share_a_batch(engine: Engine, jobs: Sequence[Job]) -> None:
     """Decisions of the search, what has to be merged, and what does not fit."""
     plain, decided, merged, odd, *others = jobs
     for job in jobs:

@@ -103,14 +103,14 @@ def test_the_first_job_gets_the_work_and_may_ask_again(waiting: Job) -> None:
     assert work["preempt"] is None
 
 
-def test_a_second_job_is_told_to_leave(waiting: Job) -> None:
+def test_second_job_is_refused_lease(waiting: Job) -> None:
     assert waiting.lease("4711").status == 200
     double = waiting.lease("4712")
     assert double.status == 409
     assert "4711" in double.sentence
 
 
-def test_a_second_run_of_the_same_job_is_told_to_leave_and_ends_the_attempt(user: Api, waiting: Job) -> None:
+def test_second_run_of_same_job_is_refused_and_logged_once(user: Api, waiting: Job) -> None:
     assert waiting.lease("4711", run_id="first").status == 200
     assert waiting.lease("4711", run_id="first").status == 200  # the answer was lost
     again = waiting.lease("4711", run_id="second")
@@ -128,7 +128,7 @@ def test_each_node_of_a_job_has_a_run_of_its_own(engine: Engine, waiting: Job) -
     assert first.status == second.status == 200
 
 
-def test_what_is_over_is_not_leased(user: Api, job: Job) -> None:
+def test_ended_attempt_is_not_leased(user: Api, job: Job) -> None:
     job.leave()
     assert job.lease().status == 409
 

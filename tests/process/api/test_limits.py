@@ -77,7 +77,7 @@ def refused(found: tuple[int, dict[str, str], bytes]) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), TARGETS, ids=lambda part: part.rpartition("/")[2])
-def test_a_body_that_is_announced_as_too_large_is_refused_before_it_comes(
+def test_too_large_content_length_is_refused_before_body_is_sent(
     user: Api, engine: Engine, method: str, path: str
 ) -> None:
     before = written(engine)
@@ -94,7 +94,7 @@ def test_a_client_that_asks_first_need_not_send_it(user: Api) -> None:
         assert raw.closed()
 
 
-def test_a_client_that_sends_everything_before_it_reads_gets_the_sentence(user: Api) -> None:
+def test_client_that_sends_all_before_reading_gets_refusal(user: Api) -> None:
     with Raw(user) as raw:
         raw.head("POST", "/api/v1/experiments", f"Content-Length: {170 * 2**20}")
         for _ in range(170):
@@ -104,7 +104,7 @@ def test_a_client_that_sends_everything_before_it_reads_gets_the_sentence(user: 
 
 
 @pytest.mark.parametrize("path", ["/api/v1/experiments", "/api/v1/users/1/password"])
-def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_large(user: Api, engine: Engine, path: str) -> None:
+def test_body_without_length_is_refused_once_too_large(user: Api, engine: Engine, path: str) -> None:
     before = written(engine)
     with Raw(user) as raw:
         raw.head("POST", path, "Transfer-Encoding: chunked")
@@ -131,7 +131,7 @@ def test_pieces_of_a_body_that_is_small_enough_are_taken(user: Api) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "nonsense"])
-def test_strangers_are_refused_before_what_they_send_is_read(anonymous: Api, engine: Engine, token: str) -> None:
+def test_unauthenticated_request_is_refused_before_body_is_read(anonymous: Api, engine: Engine, token: str) -> None:
     before = written(engine)
     with Raw(Api(anonymous.url, token)) as raw:
         raw.head("POST", "/api/v1/experiments", f"Content-Length: {100 * 2**20}")
@@ -150,7 +150,7 @@ def test_strangers_are_refused_before_what_they_send_is_read(anonymous: Api, eng
     assert not changes(before, written(engine))
 
 
-def test_a_job_that_nobody_knows_is_a_stranger(anonymous: Api) -> None:
+def test_report_from_unknown_job_is_unauthenticated(anonymous: Api) -> None:
     for way in (f"Content-Length: {2**19}", "Transfer-Encoding: chunked"):
         with Raw(Api(anonymous.url, "alloc:nobody.1:0")) as raw:
             raw.head("POST", "/api/x1/allocations/nobody.1/reports", way)
@@ -160,7 +160,7 @@ def test_a_job_that_nobody_knows_is_a_stranger(anonymous: Api) -> None:
             assert (status, headers["connection"]) == (401, "close")
 
 
-def test_who_is_known_may_send_much(user: Api, job: Job) -> None:
+def test_authenticated_clients_may_send_large_bodies(user: Api, job: Job) -> None:
     assert user.post("/api/v1/models", {"name": uuid.uuid4().hex, "notes": "x" * 2**20}).status == 200
     line = {"t": 0.0, "stdtype": "stdout", "level": "INFO", "rank": 0, "line": "x" * 1000}
     assert job.send([line] * 200, stream="log-0").status == 200

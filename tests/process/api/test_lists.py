@@ -133,9 +133,7 @@ def test_a_list_of_ids(user: Api, five: list[int]) -> None:
     assert ids(user, **{"experimentIdFilter.incl": [five[1], five[4]]}) == [five[1], five[4]]
 
 
-def test_states_that_active_experiments_are_shown_as_can_be_asked_for(
-    user: Api, admin: Api, experiment: Callable[..., int]
-) -> None:
+def test_lists_filter_by_queued_and_running_states(user: Api, admin: Api, experiment: Callable[..., int]) -> None:
     queued = experiment()
 
     def found(state: str) -> set[str]:
@@ -240,7 +238,7 @@ def test_checkpoints(user: Api, three: list[Job], query: dict[str, Any], order: 
     assert [int(entry["uuid"][-1]) for entry in answer.json["checkpoints"]] == order
 
 
-def test_checkpoints_by_what_can_be_no_metric(user: Api, three: list[Job]) -> None:
+def test_checkpoints_sorted_by_invalid_metric_are_rejected(user: Api, three: list[Job]) -> None:
     path = f"{EXPERIMENTS}/{three[0].experiment_id}/checkpoints"
     assert user.get(path, sortByMetric="\0").status == 400
 

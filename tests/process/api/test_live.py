@@ -151,7 +151,7 @@ def test_states_are_news_of_experiment_list_and_owner(user: Api, admin: Api, exp
         assert other.until("mine")["seq"] == 2
 
 
-def test_what_another_master_takes_in_is_told_too(user: Api, job: Job, engine: Engine) -> None:
+def test_changes_from_another_master_are_told_too(user: Api, job: Job, engine: Engine) -> None:
     topic = f"experiment:{job.experiment_id}"
     with following(user, topic) as follower:
         first_hints(follower, (topic,))
@@ -184,7 +184,7 @@ def test_pages_of_one_master_hear_of_reports_to_another(user: Api, job: Job, bes
         assert there.get(f"/api/x1/trials/{job.trial_id}/board").json["trial"]["steps"] == 1
 
 
-def test_what_is_told_fits_into_notifications() -> None:
+def test_changed_subjects_are_packed_into_notification_size() -> None:
     subjects = [f"trial:{number}" for number in range(5000)]
     payloads = list(live_changes.packed("sender", subjects))
     assert all(len(payload) < 8000 for payload in payloads)
@@ -192,7 +192,7 @@ def test_what_is_told_fits_into_notifications() -> None:
     assert len(payloads) == -(-sum(len(one) + 1 for one in subjects) // 7000)
 
 
-def test_however_many_pages_there_are_they_read_so_often_together() -> None:
+def test_all_pages_share_one_read_rate() -> None:
     async def scene() -> list[float]:
         turns, given = ReadTurns(), []
         for number in range(60):
@@ -209,7 +209,7 @@ def test_however_many_pages_there_are_they_read_so_often_together() -> None:
 # -- who may hear ---------------------------------------------------------------------------------------------------
 
 
-def test_who_may_not_read_it_may_not_follow_it(rbac_admin: Api, rbac_master: MasterProcess) -> None:
+def test_following_topic_requires_read_permission(rbac_admin: Api, rbac_master: MasterProcess) -> None:
     (here, project), _ = workspace_of(rbac_admin), None
     number = create(rbac_admin, config(name="ruled"), projectId=project)
     (job,) = jobs_of(rbac_master, rbac_admin, number)
@@ -260,7 +260,7 @@ def test_a_right_counts_before_the_connection_hears_of_it(rbac_admin: Api, rbac_
         ("everything", "There is no topic 'everything'; there are mine, list, experiment:ID"),
     ],
 )
-def test_what_is_not_there_is_not_followed(user: Api, topic: str, sentence: str) -> None:
+def test_following_unknown_topic_is_an_error(user: Api, topic: str, sentence: str) -> None:
     with following(user, topic, "mine") as follower:
         assert sentence in follower.hear()["error"]
         assert follower.hear() == {"topic": "mine", "seq": 1}
@@ -282,7 +282,7 @@ def test_a_ticket_is_good_once_and_for_this(user: Api, anonymous: Api, job: Job)
     assert (user.get("/api/x1/live").status, anonymous.get("/api/x1/live").status) == (426, 401)
 
 
-def test_a_session_that_ends_ends_what_it_hears(admin: Api) -> None:
+def test_ended_session_closes_connection(admin: Api) -> None:
     someone = person(admin)
     with following(someone.api, "mine") as follower:
         first_hints(follower, ("mine",))
@@ -308,7 +308,7 @@ def test_a_session_that_ends_ends_what_it_hears(admin: Api) -> None:
         ('{"follow": [' + " " * 9000 + "]}", 1009),
     ],
 )
-def test_what_cannot_be_read_ends_the_connection(user: Api, said: str | bytes, code: int) -> None:
+def test_invalid_message_closes_connection(user: Api, said: str | bytes, code: int) -> None:
     with opened(user) as first:
         first.socket.send(said)
         assert first.closed()[0] == code
@@ -320,7 +320,7 @@ def test_what_cannot_be_read_ends_the_connection(user: Api, said: str | bytes, c
         assert reason
 
 
-def test_who_says_too_much_is_closed(user: Api) -> None:
+def test_connection_that_sends_too_many_messages_is_closed(user: Api) -> None:
     with following(user, "mine") as follower:
         with contextlib.suppress(ConnectionClosed):
             for _ in range(live.MOST_MESSAGES + 1):
@@ -328,7 +328,7 @@ def test_who_says_too_much_is_closed(user: Api) -> None:
         assert follower.closed() == (1008, "Send at most 30 messages in 10 s.")
 
 
-def test_a_user_has_so_many_and_all_are_closed_when_the_master_stops() -> None:
+def test_live_connections_are_limited_and_closed_on_stop() -> None:
     with serving(FEW) as master:
         user = Api(master.url, log_in(master, "determined"))
         with following(user, "mine") as first, following(user, "mine") as second, following(user, "mine") as third:
@@ -353,7 +353,7 @@ def test_a_user_has_so_many_and_all_are_closed_when_the_master_stops() -> None:
 # -- attackers ------------------------------------------------------------------------------------------------------
 
 
-def test_topics_that_one_user_followed_hold_nobody_elses_turn(user: Api, admin: Api, job: Job) -> None:
+def test_topics_of_one_user_do_not_delay_another_users_pages(user: Api, admin: Api, job: Job) -> None:
     mallory = person(admin)
     with following(user, "mine") as page:
         first_hints(page, ("mine",))
@@ -369,7 +369,7 @@ def test_topics_that_one_user_followed_hold_nobody_elses_turn(user: Api, admin: 
         assert time.monotonic() - began < 2
 
 
-def test_users_take_turns_among_each_other_and_who_leaves_holds_none() -> None:
+def test_users_take_turns_and_withdrawn_turns_are_dropped() -> None:
     async def scene() -> tuple[list[str], int]:
         turns, given = ReadTurns(), []
         left = [turns.ask(1, lambda: given.append("mallory")) for _ in range(500)]
@@ -391,7 +391,7 @@ def test_users_take_turns_among_each_other_and_who_leaves_holds_none() -> None:
     assert waiting == 0
 
 
-def test_strangers_keep_nobody_out(user: Api) -> None:
+def test_unauthenticated_connections_lock_no_user_out(user: Api) -> None:
     """Neither one who shows a ticket in the first message, nor one whose request shows a session."""
     with contextlib.ExitStack() as stack:
         for _ in range(MOST_STRANGERS + 10):

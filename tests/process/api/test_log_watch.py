@@ -51,7 +51,7 @@ def trial(user: Api, job: Job) -> dict[str, Any]:
     return dict(user.get(f"/api/v1/trials/{job.trial_id}").json["trial"])
 
 
-def test_a_label_is_shown_and_said_once(user: Api, watched: Callable[..., Job]) -> None:
+def test_matched_label_is_shown_and_logged_once(user: Api, watched: Callable[..., Job]) -> None:
     job = watched(LABEL)
     says(job, "step 1", "Loss is NaN at step 2")
     says(job, "Loss is NaN at step 3")
@@ -82,9 +82,7 @@ def test_where_nothing_matches_it_is_tried_again(user: Api, watched: Callable[..
     wait_for(lambda: trial(user, job)["attempts"] == 2, "the next attempt")
 
 
-def test_a_trial_without_a_node_that_it_may_use_ends_with_the_reason(
-    user: Api, watched: Callable[..., Job], engine: Engine
-) -> None:
+def test_trial_without_allowed_node_ends_with_reason(user: Api, watched: Callable[..., Job], engine: Engine) -> None:
     job = watched(KEEP_AWAY)
     says(job, "GPU 3: uncorrectable ECC error", "ECC again")
     with engine.connect() as connection:
@@ -108,7 +106,7 @@ def patient() -> Iterator[MasterProcess]:
         yield process
 
 
-def test_a_trial_waits_for_a_node_where_the_site_says_so(patient: MasterProcess) -> None:
+def test_trial_waits_for_another_node_where_site_allows_it(patient: MasterProcess) -> None:
     waiter = Api(patient.url, log_in(patient, "determined"))
     entrypoint = "echo ECC; sleep 0.5; exit 1"
     number = create(waiter, config(entrypoint=entrypoint, log_policies=[KEEP_AWAY], max_restarts=3))
@@ -172,7 +170,7 @@ def test_a_job_reads_mappings_in_alphabetical_order(
     assert list(work["config"]["data"]) == ["a", "bb"]
 
 
-def test_a_pattern_that_would_keep_others_busy_for_hours_takes_no_time(user: Api, watched: Callable[..., Job]) -> None:
+def test_catastrophic_pattern_is_matched_in_short_time(user: Api, watched: Callable[..., Job]) -> None:
     job = watched({"name": "slow", "pattern": "(a+)+b$"})
     began = time.monotonic()
     says(job, *["a" * 5000] * 20)
@@ -182,7 +180,7 @@ def test_a_pattern_that_would_keep_others_busy_for_hours_takes_no_time(user: Api
 # -- finding lines --------------------------------------------------------------------------------------------------
 
 
-def test_lines_are_found_by_what_they_are(user: Api, watched: Callable[..., Job]) -> None:
+def test_log_lines_are_filtered_by_text_level_and_rank(user: Api, watched: Callable[..., Job]) -> None:
     job = watched()
     says(job, "alpha 1", "beta 2", "alpha 3")
     address = f"/api/v1/tasks/{job.task_id}/logs"
@@ -199,7 +197,7 @@ def test_lines_are_found_by_what_they_are(user: Api, watched: Callable[..., Job]
     assert user.get(address, searchText="(", enableRegex=True).status == 400
 
 
-def test_by_what_lines_can_be_told_apart(user: Api, watched: Callable[..., Job]) -> None:
+def test_log_fields_list_distinct_values(user: Api, watched: Callable[..., Job]) -> None:
     job = watched()
     says(job, "one")
     for address in (f"/api/v1/tasks/{job.task_id}/logs/fields", f"/api/v1/trials/{job.trial_id}/logs/fields"):

@@ -77,7 +77,7 @@ def test_lines_around_an_id_a_time_a_position_and_a_share(window: Callable[..., 
     }  # fmt: skip
 
 
-def test_filters_count_only_what_fits(window: Callable[..., Any]) -> None:
+def test_filters_count_only_matching_lines(window: Callable[..., Any]) -> None:
     found = window(rankIds=3, before=2)
     assert (numbers(found), found["total"]) == ([995, 999], 250)
     found = window(rankIds=[1, 2], agentIds="n0", share=0.5, before=0, after=1)
@@ -159,7 +159,9 @@ def test_long_lines_are_cut_until_they_are_asked_for(window: Callable[..., Any],
         ({"searchText": "(", "enableRegex": True}, "'(' is not a regular expression"),
     ],
 )
-def test_what_cannot_be_answered_is_said(window: Callable[..., Any], query: dict[str, Any], sentence: str) -> None:
+def test_invalid_window_query_is_rejected_with_reason(
+    window: Callable[..., Any], query: dict[str, Any], sentence: str
+) -> None:
     answer = window(**query)
     assert answer.status == 400
     assert sentence in answer.sentence

@@ -27,7 +27,7 @@ def test_a_password_goes_hashed_or_plain(master: MasterProcess, anonymous: Api) 
         assert Api(master.url, answer.json["token"]).get("/api/v1/me").json["user"]["username"] == "determined"
 
 
-def test_a_wrong_password_and_an_unknown_user_get_the_same_sentence(master: MasterProcess, anonymous: Api) -> None:
+def test_wrong_password_and_unknown_user_get_same_error(master: MasterProcess, anonymous: Api) -> None:
     wrong = anonymous.post(LOGIN, {"username": "determined", "password": "no", "isHashed": False})
     unknown = anonymous.post(LOGIN, {"username": "nobody-here", "password": master.password, "isHashed": False})
     plain_as_hash = anonymous.post(LOGIN, {"username": "determined", "password": master.password, "isHashed": True})
@@ -76,7 +76,7 @@ def test_an_inactive_user_is_refused(master: MasterProcess, engine: Engine, anon
 
 
 @pytest.mark.parametrize("token", ["", "x", "alloc:", "alloc:1.2.3:00", "alloc:ÿ:ÿ", "a" * 8000])
-def test_what_is_no_token_is_refused(anonymous: Api, token: str) -> None:
+def test_missing_or_malformed_token_is_refused(anonymous: Api, token: str) -> None:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     answer = anonymous.call("GET", "/api/v1/me", headers=headers)
     assert answer.status == 401
@@ -88,7 +88,7 @@ def test_the_token_is_also_taken_from_a_cookie(master: MasterProcess, anonymous:
     assert anonymous.call("GET", "/api/v1/me", headers={"Cookie": f"auth={token}"}).status == 200
 
 
-def test_a_job_cannot_do_what_users_do(job: Job) -> None:
+def test_job_token_cannot_do_what_users_do(job: Job) -> None:
     for method, path in (
         ("POST", "/api/v1/auth/logout"),
         ("GET", "/api/v1/experiments"),
@@ -126,7 +126,7 @@ def test_a_refused_call_is_one_line_in_the_log(master: MasterProcess, anonymous:
     assert "refused GET /api/v1/templates/a%0A2026-01-01%20ERROR%20forged from 127" in master.log.read_text()
 
 
-def test_who_guesses_is_held_back_and_nobody_else(master: MasterProcess, anonymous: Api, admin: Api) -> None:
+def test_password_guesses_delay_only_the_guessed_user(master: MasterProcess, anonymous: Api, admin: Api) -> None:
     someone = person(admin)
     right = {"username": someone.name, "password": hashed(PASSWORD), "isHashed": True}
     wrong = {**right, "password": "0" * 128}
@@ -148,7 +148,7 @@ def test_who_guesses_is_held_back_and_nobody_else(master: MasterProcess, anonymo
     assert f"attempts to log in as {someone.name!r} from 127.0.0.1 are held back" in master.log.read_text()
 
 
-def test_passwords_that_are_checked_hold_up_nobody_else(anonymous: Api, user: Api) -> None:
+def test_password_checks_do_not_delay_other_requests(anonymous: Api, user: Api) -> None:
     """More log-ins at once than there are threads for all requests."""
     done: list[int] = []
 

@@ -57,7 +57,7 @@ def test_a_workspace_is_deleted_while_its_killed_experiment_ends(master: MasterP
     assert admin.get(f"{V1}/experiments/{number}").status == 404
 
 
-def test_a_project_of_an_archived_workspace_is_not_archived_by_itself(admin: Api) -> None:
+def test_archived_workspace_rejects_archiving_its_projects(admin: Api) -> None:
     workspace, project = workspace_of(admin)
     assert admin.post(f"{V1}/workspaces/{workspace}/archive").status == 200
     for verb in ("archive", "unarchive"):
@@ -100,7 +100,7 @@ def test_lists_of_a_workspace_that_one_may_not_see(rbac_admin: Api, kind: str) -
 # -- webhooks, pools ------------------------------------------------------------------------------------------------
 
 
-def test_webhooks_for_all_workspaces_are_shown_to_who_has_no_role(rbac_admin: Api) -> None:
+def test_user_without_role_sees_webhooks_for_all_workspaces(rbac_admin: Api) -> None:
     workspace, _ = workspace_of(rbac_admin)
     trigger = {"triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "condition": {"state": "COMPLETED"}}
 

@@ -53,7 +53,7 @@ def test_labels(user: Api, label: str) -> None:
 
 
 @pytest.mark.parametrize("label", DOTS)
-def test_labels_that_addresses_lose_are_refused_where_they_are_made(user: Api, label: str) -> None:
+def test_labels_of_only_dots_are_rejected(user: Api, label: str) -> None:
     answer = user.post("/api/v1/experiments", {"config": config(labels=[label])})
     assert (answer.status, f"{label!r} cannot be a label" in answer.sentence) == (400, True)
     number = create(user, activate=False)
@@ -82,7 +82,7 @@ def test_templates_and_models(user: Api, name: str, unique: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*SLASHES, *DOTS])
-def test_names_of_templates_models_and_users_are_refused_where_they_are_made(user: Api, admin: Api, name: str) -> None:
+def test_models_users_templates_reject_names_unfit_for_addresses(user: Api, admin: Api, name: str) -> None:
     answer = user.post("/api/v1/models", {"name": name})
     assert (answer.status, "cannot be the name of a model" in answer.sentence) == (400, True)
     body = {"user": {"username": name, "active": True, "remote": True}}
@@ -148,7 +148,7 @@ MADE_HERE = {
 }  # fmt: skip
 
 
-def test_each_name_in_an_address_is_of_a_kind_that_is_tested_here() -> None:
+def test_every_name_in_addresses_is_of_a_tested_kind() -> None:
     words = {
         part.strip("{}").partition(":")[0]
         for key in ENDPOINTS
@@ -158,7 +158,7 @@ def test_each_name_in_an_address_is_of_a_kind_that_is_tested_here() -> None:
     assert words - CHOSEN - MADE_HERE == set()
 
 
-def test_what_is_no_segment() -> None:
+def test_no_segment_finds_slashes_and_only_dots() -> None:
     assert (no_segment("a/b"), only_dots("a/b")) == ("it has a slash", "")
     for name in DOTS:
         assert no_segment(name) == only_dots(name) != ""
@@ -204,7 +204,7 @@ def test_a_part_of_a_dotted_hyperparameter_is_overridden() -> None:
     assert space(SPACE["dotted"], "hyperparameters.model.lr.maxval=3")["model.lr"]["maxval"] == 3
 
 
-def test_a_new_name_with_dots_is_nested_and_a_quoted_one_is_not() -> None:
+def test_new_dotted_name_is_nested_unless_quoted() -> None:
     assert space("{}", "hyperparameters.model.lr=0.5")["model"]["lr"]["val"] == 0.5
     assert space("{}", 'hyperparameters."model.lr"=0.5')["model.lr"]["val"] == 0.5
 
@@ -234,7 +234,7 @@ def test_filters_and_sorting_find_the_hyperparameter_that_exists(user: Api, exis
 # -- another searcher by an override --------------------------------------------------------------------------------
 
 
-def test_an_override_of_the_searchers_name_leaves_out_what_the_other_has_not() -> None:
+def test_override_of_searcher_name_drops_unsupported_keys() -> None:
     text = (
         "entrypoint: x\nhyperparameters: {x: {type: int, minval: 1, maxval: 3}}\n"
         "searcher: {name: adaptive_asha, metric: m, max_trials: 8, max_time: 9, time_metric: epochs}\n"

@@ -55,7 +55,7 @@ def notebook(user_with_slots: Api, path: str) -> Iterator[Json]:
     user_with_slots.post(f"/api/v1/notebooks/{made['id']}/kill")
 
 
-def test_a_notebook_knows_the_master_and_nobody_else(user_with_slots: Api, notebook: Json) -> None:
+def test_notebook_serves_only_requests_through_master(user_with_slots: Api, notebook: Json) -> None:
     address: str = notebook["serviceAddress"]
     assert user_with_slots.get(f"{address}api/kernels").json == []
     port = int(next(word for word in _command_line(notebook) if word.startswith("--ServerApp.port=")).partition("=")[2])
@@ -123,7 +123,7 @@ def test_others_do_not_enter_a_notebook(user_with_slots: Api, admin_with_slots: 
     assert user_with_slots.call("PUT", path, {"idle": True}).status == 403
 
 
-def test_a_notebook_that_nobody_uses_ends(user_with_slots: Api, path: str) -> None:
+def test_idle_notebook_ends(user_with_slots: Api, path: str) -> None:
     config = asked(path, "TRAINMASTER_IDLE_LOOK=0.5", idle_timeout="3s")
     made = launch(user_with_slots, "notebook", config=config)
     ended(user_with_slots, made["id"])
@@ -135,7 +135,7 @@ def test_a_notebook_that_nobody_uses_ends(user_with_slots: Api, path: str) -> No
     )
 
 
-def test_a_tensorboard_shows_what_trainings_have_written(
+def test_tensorboard_shows_runs_that_trials_wrote(
     running: MasterProcess, user_with_slots: Api, admin_with_slots: Api, path: str
 ) -> None:
     client = running.client()
@@ -157,7 +157,7 @@ def test_a_tensorboard_shows_what_trainings_have_written(
     ended(user_with_slots, made["id"])
 
 
-def test_a_tensorboard_of_directory_storage_has_no_mounts_but_the_users_own(
+def test_tensorboard_of_directory_storage_adds_no_mounts(
     running: MasterProcess, user_with_slots: Api, tmp_path: Path
 ) -> None:
     """Such a storage is a path in containers; here there are none, and it is the same path."""

@@ -130,7 +130,7 @@ def ids(answer: Answer) -> list[int]:
     return [entry["id"] for entry in answer.json["experiments"]]
 
 
-def test_names_of_the_protocol_do_what_names_of_json_do(user: Api, admin: Api) -> None:
+def test_parameters_accept_protocol_and_json_names(user: Api, admin: Api) -> None:
     label = uuid.uuid4().hex
     made = [create(user, config(labels=[label]), activate=False) for _ in range(3)]
     me, other = user.get("/api/v1/me").json["user"]["id"], admin.get("/api/v1/me").json["user"]["id"]
@@ -150,7 +150,7 @@ def test_names_of_the_protocol_do_what_names_of_json_do(user: Api, admin: Api) -
         user.post(f"{EXPERIMENTS}/{number}/kill")
 
 
-def test_what_is_archived_with_its_project_is_not_listed_among_what_is_not(user: Api) -> None:
+def test_archived_filter_covers_archived_projects_and_workspaces(user: Api) -> None:
     label = uuid.uuid4().hex
     home = user.post("/api/v1/workspaces", {"name": label}).json["workspace"]["id"]
     project = user.post(f"/api/v1/workspaces/{home}/projects", {"name": "p"}).json["project"]["id"]
@@ -221,7 +221,7 @@ def test_the_queue_by_state(user: Api, job: Job) -> None:
         assert sorted([*queued, *scheduled]) == everything == states(states=["1", "2"])
 
 
-def test_what_is_live_without_the_prefix(user: Api, anonymous: Api, job: Job) -> None:
+def test_tasks_endpoint_without_prefix_lists_live_allocations(user: Api, anonymous: Api, job: Job) -> None:
     found = user.get("/tasks").json[job.allocation_id]
     assert found["name"] == f"Trial {job.trial_id} (Experiment {job.experiment_id})"
     assert (found["task_id"], found["slots_needed"], found["resource_pool"]) == (job.task_id, 1, "default")

@@ -139,7 +139,7 @@ def test_every_endpoint_has_an_entry_and_every_entry_an_endpoint() -> None:
     assert set(ENDPOINTS) == {r for r in ROUTES if not r.startswith("HEAD") or "/proxy/" in r}
 
 
-def test_only_what_is_open_answers_nobody(anonymous: Api) -> None:
+def test_only_open_endpoints_answer_anonymous_callers(anonymous: Api) -> None:
     there = dict.fromkeys(things_named(), "1")
     for key, rule in ENDPOINTS.items():
         if rule in (Rule.OPEN, Rule.PROXY):  # test_proxy.py asks the latter
@@ -200,7 +200,7 @@ def test_without_a_role_there_is_nothing(rbac_admin: Api, elsewhere: Json) -> No
             assert walker.refused(method, path) is isinstance(ENDPOINTS[key], Permission), key
 
 
-def test_where_roles_are_not_used_only_administration_is_kept_back(user: Api) -> None:
+def test_without_roles_only_administration_is_refused(user: Api) -> None:
     me = user.get("/api/v1/me").json["user"]["id"]
     with Walker(user) as walker:
         for method, path, key in calls({**things(user), "user_id": me}):
@@ -212,7 +212,7 @@ def test_where_roles_are_not_used_only_administration_is_kept_back(user: Api) ->
 # -- what follows ---------------------------------------------------------------------------------------------------
 
 
-def test_lists_show_what_one_may_see(rbac_admin: Api) -> None:
+def test_lists_show_only_what_user_may_see(rbac_admin: Api) -> None:
     someone = person(rbac_admin)
     user, api = someone.id, someone.api
     here, elsewhere = things(rbac_admin), things(rbac_admin)
@@ -234,7 +234,7 @@ def test_lists_show_what_one_may_see(rbac_admin: Api) -> None:
         assert api.get(path, trialIds=[here["trial_id"], elsewhere["trial_id"]]).status == 404
 
 
-def test_what_stands_in_a_body_counts_too(rbac_admin: Api) -> None:
+def test_objects_named_in_body_need_permission_too(rbac_admin: Api) -> None:
     someone = person(rbac_admin)
     user, api = someone.id, someone.api
     here, elsewhere = things(rbac_admin), things(rbac_admin)
@@ -267,7 +267,7 @@ def test_what_stands_in_a_body_counts_too(rbac_admin: Api) -> None:
     assert "not found in project" in none.json["results"][0]["error"]
 
 
-def test_whoever_makes_a_workspace_administers_it(rbac_admin: Api) -> None:
+def test_workspace_creator_administers_it(rbac_admin: Api) -> None:
     someone = person(rbac_admin)
     user, api = someone.id, someone.api
     assert api.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).status == 403

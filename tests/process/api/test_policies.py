@@ -42,7 +42,7 @@ def made(user: Api, home: dict[str, Any], **keys: Any) -> Any:
     )
 
 
-def test_an_experiment_holds_what_its_workspace_says(user: Api, admin: Api, home: dict[str, Any]) -> None:
+def test_experiment_obeys_policies_of_its_workspace(user: Api, admin: Api, home: dict[str, Any]) -> None:
     text = "invariant_config: {description: said by the workspace}\nconstraints: {priority_limit: 40}"
     answer = put(admin, home["policies"], text)
     assert answer.json == {"configPolicies": POLICY}
@@ -84,7 +84,7 @@ def test_a_later_change_is_held_to_the_limits_too(user: Api, admin: Api, home: d
     user.post(f"{address}/kill")
 
 
-def test_who_may_and_what_cannot_be(user: Api, admin: Api, home: dict[str, Any], site: str) -> None:
+def test_unauthorized_and_invalid_policies_are_rejected(user: Api, admin: Api, home: dict[str, Any], site: str) -> None:
     assert put(user, home["policies"], "constraints: {priority_limit: 40}").status == 403
     assert put(admin, site, "invariant_config: {colour: red}").status == 400
     assert put(admin, site, "- a").status == 400

@@ -91,7 +91,7 @@ def test_requests_pass_as_they_are(user_with_slots: Api, mirror: tuple[str, int,
     assert (moved.status, moved.headers["location"]) == (308, f"/proxy/{task_id}:{port}/?q=1")
 
 
-def test_what_the_caller_shows_to_the_master_stays_there(user_with_slots: Api, mirror: tuple[str, int, int]) -> None:
+def test_proxy_keeps_callers_credentials_from_service(user_with_slots: Api, mirror: tuple[str, int, int]) -> None:
     task_id, port, _ = mirror
     shown = {
         "Cookie": f"a=1; auth={user_with_slots.token}; b=2",
@@ -115,7 +115,7 @@ def test_what_the_caller_shows_to_the_master_stays_there(user_with_slots: Api, m
     assert (by_pass.status, "cookie" in by_pass.json["headers"]) == (200, False)
 
 
-def test_who_may_use_a_service(
+def test_service_answers_owner_and_admin_unless_port_is_open(
     user_with_slots: Api, admin_with_slots: Api, mirror: tuple[str, int, int], other: Api
 ) -> None:
     task_id, port, open_port = mirror
@@ -145,7 +145,7 @@ def test_a_person_with_a_browser_is_asked_for_a_password(
 
 
 @pytest.mark.parametrize("name", ["", ":1", ":65535", ":notaport", ":999999"])
-def test_only_what_was_asked_for_is_passed_on(user_with_slots: Api, mirror: tuple[str, int, int], name: str) -> None:
+def test_proxy_forwards_only_requested_ports(user_with_slots: Api, mirror: tuple[str, int, int], name: str) -> None:
     task_id, _, _ = mirror
     answer = user_with_slots.get(f"/proxy/{task_id}{name}/")
     assert (answer.status, "Nothing listens" in answer.sentence) == (404, True)
@@ -259,7 +259,9 @@ def test_another_key_does_not_open_it(user_with_slots: Api, shell: Json, tmp_pat
     assert (done.returncode, "Permission denied" in done.stderr) == (255, True)
 
 
-def test_only_its_owner_is_told_the_key(user_with_slots: Api, admin_with_slots: Api, other: Api, shell: Json) -> None:
+def test_shell_key_is_hidden_from_other_users_lists_and_logs(
+    user_with_slots: Api, admin_with_slots: Api, other: Api, shell: Json
+) -> None:
     path = f"/api/v1/shells/{shell['id']}"
     assert admin_with_slots.get(path).json["shell"]["privateKey"] == shell["privateKey"] != ""
     assert other.get(path).json["shell"]["privateKey"] == ""
@@ -267,7 +269,7 @@ def test_only_its_owner_is_told_the_key(user_with_slots: Api, admin_with_slots: 
     assert "PRIVATE KEY" not in "".join(lines(user_with_slots, shell["id"]))
 
 
-def test_with_roles_the_key_is_for_those_who_may_end_it(rbac_admin: Api) -> None:
+def test_shell_key_is_shown_only_to_roles_that_may_end_shell(rbac_admin: Api) -> None:
     home, _ = workspace_of(rbac_admin)
     viewer, editor = person(rbac_admin), person(rbac_admin)
     give(rbac_admin, 4, viewer.id, home)
@@ -351,7 +353,7 @@ def test_websockets_pass_in_both_directions(user_with_slots: Api, echo: str) -> 
 
 
 @pytest.mark.parametrize("case", ["nobody", "somebody else", "another site", "no such service"])
-def test_who_gets_no_websocket(user_with_slots: Api, other: Api, echo: str, case: str) -> None:
+def test_websocket_without_access_is_refused(user_with_slots: Api, other: Api, echo: str, case: str) -> None:
     headers, uri, expected = {
         "nobody": ({}, echo, 401),
         "somebody else": ({"Authorization": f"Bearer {other.token}"}, echo, 403),

@@ -23,14 +23,14 @@ def change(user: Api, *updates: Json) -> Answer:
     return user.post(QUEUE, {"updates": list(updates)})
 
 
-def test_who_waits_sees_how_many_are_ahead(user: Api, experiment: Callable[..., int]) -> None:
+def test_queued_job_shows_how_many_jobs_are_ahead(user: Api, experiment: Callable[..., int]) -> None:
     first, second = job_of(user, experiment()), job_of(user, experiment())
     shown = [one["full"] for one in user.get("/api/v1/job-queues-v2").json["jobs"]]  # others leave the queue meanwhile
     ahead = {one["jobId"]: one["summary"]["jobsAhead"] for one in shown}
     assert 0 <= ahead[first] < ahead[second]
 
 
-def test_what_the_scheduler_decides_is_refused_in_words(user: Api, experiment: Callable[..., int]) -> None:
+def test_change_of_schedulers_own_order_is_rejected(user: Api, experiment: Callable[..., int]) -> None:
     first, second = job_of(user, experiment()), job_of(user, experiment())
     for wanted in ({"priority": 7}, {"weight": 2.0}, {"aheadOf": second}, {"behindOf": second}):
         answer = change(user, {"jobId": first, **wanted})
@@ -38,7 +38,7 @@ def test_what_the_scheduler_decides_is_refused_in_words(user: Api, experiment: C
     assert change(user, {"jobId": first, "resourcePool": "default"}).status == 200
 
 
-def test_what_cannot_be_changes_nothing(user: Api, experiment: Callable[..., int]) -> None:
+def test_invalid_queue_change_changes_nothing(user: Api, experiment: Callable[..., int]) -> None:
     number = experiment(json.dumps({**json.loads(config()), "resources": {"priority": 40}}))
     job = job_of(user, number)
     before = user.get(f"/api/v1/experiments/{number}").json["experiment"]["config"]

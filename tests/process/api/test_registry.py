@@ -141,7 +141,7 @@ def test_versions_keep_their_checkpoints(
     wait_for(lambda: user.get(at).status == 404, "its deletion")
 
 
-def test_what_trials_that_use_it_have_reported(
+def test_metrics_of_trials_that_use_checkpoint_are_listed(
     user: Api, model: Json, name: str, job: Job, root: Path, experiment: Callable[..., int], master: MasterProcess
 ) -> None:
     from tests.support.api.jobs import jobs_of

@@ -32,7 +32,7 @@ def trial(user: Api, job: Job) -> dict[str, Any]:
 # -- exactly once -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_sent_again_counts_once(user: Api, job: Job) -> None:
+def test_repeated_records_count_once(user: Api, job: Job) -> None:
     records = [job.training(n, loss=n) for n in range(1, 6)]
     for _ in range(3):
         answer = job.send(records, first=1)
@@ -54,7 +54,7 @@ def test_a_gap_is_not_taken(user: Api, job: Job) -> None:
     assert steps(user, job) == [1]
 
 
-def test_no_records_are_a_sign_of_life_and_tell_what_is_acknowledged(user: Api, job: Job) -> None:
+def test_empty_report_returns_last_acknowledged_record(user: Api, job: Job) -> None:
     assert job.send([]).json["acked"] == 0
     job.send([job.training(1, loss=1)])
     assert job.send([]).json["acked"] == 1
@@ -77,7 +77,7 @@ def test_the_same_piece_from_many_senders_at_once_counts_once(user: Api, job: Jo
     assert steps(user, job) == list(range(1, 51))
 
 
-def test_after_its_end_a_job_is_told_to_go(job: Job) -> None:
+def test_report_after_job_end_is_answered_with_gone(job: Job) -> None:
     job.leave()
     answer = job.send([job.training(1, loss=1)])
     assert answer.status == 200
@@ -144,7 +144,7 @@ def test_best_and_latest_validation(user: Api, job: Job) -> None:
     assert job.api.get(path).json == {"metric": 1.0}
 
 
-def test_larger_is_better_when_the_configuration_says_so(
+def test_larger_metric_is_better_if_configured(
     master: MasterProcess, user: Api, experiment: Callable[..., int]
 ) -> None:
     searcher = {"name": "single", "metric": "accuracy", "smaller_is_better": False}
@@ -171,7 +171,7 @@ def test_a_checkpoint_has_the_metrics_of_its_steps(user: Api, job: Job, first: s
 # -- the same steps again -----------------------------------------------------------------------------------------
 
 
-def test_a_second_report_of_the_same_steps_adds_what_is_new_and_changes_nothing(user: Api, job: Job) -> None:
+def test_repeated_report_adds_new_metrics_and_keeps_old_values(user: Api, job: Job) -> None:
     job.send([job.training(1, loss=1.0)])
     assert job.send([job.training(1, loss=9.0, extra=2)]).status == 200
     assert [r["metrics"] for r in reports(user, job, "training")] == [{"avg_metrics": {"loss": 1.0, "extra": 2}}]
@@ -241,9 +241,7 @@ POISON: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("poison", POISON, ids=lambda record: str(record)[:90])
-def test_a_record_that_cannot_be_stored_is_refused_with_its_batch_and_alone(
-    user: Api, job: Job, poison: dict[str, Any]
-) -> None:
+def test_unstorable_record_is_refused_in_batch_and_alone(user: Api, job: Job, poison: dict[str, Any]) -> None:
     """The runtime halves a refused batch until it has found the record, then sends `unreadable` in its place."""
     good = [job.training(1, loss=1.0), job.training(3, loss=3.0)]
     refused = job.send([good[0], {"t": 1.7e9, **poison}, good[1]], first=1)
@@ -263,7 +261,7 @@ def test_a_record_that_cannot_be_stored_is_refused_with_its_batch_and_alone(
     assert trial(user, job)["refusedReports"] == "1"
 
 
-def test_refused_reports_are_counted_and_logged_at_each_power_of_ten(user: Api, job: Job) -> None:
+def test_refused_reports_are_counted_and_logged_by_powers_of_ten(user: Api, job: Job) -> None:
     bad = [{"t": 1.7e9, "kind": "unreadable", "why": f"cause {n}"} for n in range(1, 26)]
     assert job.send([*bad, {"t": 1.7e9, "kind": "of tomorrow"}], first=1).json["acked"] == 26
     log = [entry["log"] for entry in user.lines(f"/api/v1/trials/{job.trial_id}/logs", levels="LOG_LEVEL_ERROR")]
@@ -341,13 +339,13 @@ def test_a_malformed_piece_is_a_bad_request(job: Job, body: Any) -> None:
     ],
     ids=repr,
 )
-def test_odd_log_records_are_refused_or_mended_but_never_break_the_master(user: Api, job: Job, record: Any) -> None:
+def test_malformed_log_records_do_not_break_master(user: Api, job: Job, record: Any) -> None:
     answer = job.send([record], stream="log-0")
     assert answer.status in (200, 400), answer.content
     assert job.send([{"t": 1.0, "line": "after it"}], stream="log-0").status == 200
 
 
-def test_an_unknown_kind_of_record_is_named_in_the_log_and_passed_over(user: Api, job: Job) -> None:
+def test_unknown_record_kind_is_logged_and_skipped(user: Api, job: Job) -> None:
     assert job.send([{"kind": "dance"}, {}, job.training(1, loss=1)]).json["acked"] == 3
     assert steps(user, job) == [1]
     assert any("dance" in entry["log"] for entry in user.lines(f"/api/v1/trials/{job.trial_id}/logs"))

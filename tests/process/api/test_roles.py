@@ -74,7 +74,7 @@ def test_many_users_change_groups_at_once(admin: Api) -> None:
     assert admin.call("PATCH", path, {**body, "userIds": [99999999]}).status == 404
 
 
-def test_with_roles_groups_are_seen_by_members_and_by_who_gives_roles(rbac_admin: Api) -> None:
+def test_with_roles_members_and_role_assigners_see_groups(rbac_admin: Api) -> None:
     member, stranger, manager = person(rbac_admin), person(rbac_admin), person(rbac_admin)
     give(rbac_admin, WORKSPACE_ADMIN, manager.id, workspace_of(rbac_admin)[0])
     made = group(rbac_admin, member.id)
@@ -89,7 +89,7 @@ def test_with_roles_groups_are_seen_by_members_and_by_who_gives_roles(rbac_admin
 # -- who gives what -----------------------------------------------------------------------------------------------
 
 
-def test_nobody_gives_more_than_they_hold(rbac_admin: Api) -> None:
+def test_users_cannot_grant_roles_beyond_their_own(rbac_admin: Api) -> None:
     here, elsewhere = workspace_of(rbac_admin)[0], workspace_of(rbac_admin)[0]
     manager, ada = person(rbac_admin), person(rbac_admin)
     give(rbac_admin, WORKSPACE_ADMIN, manager.id, here)
@@ -185,7 +185,7 @@ def test_an_address_cannot_be_read_in_two_ways(rbac_admin: Api, shape: str) -> N
             assert status in ((200, 400) if ok else (400, 404)), path
 
 
-def test_whose_jobs_run_as_somebody_take_their_configuration_from_them(rbac_admin: Api) -> None:
+def test_only_owner_may_continue_with_changed_configuration(rbac_admin: Api) -> None:
     here, project = workspace_of(rbac_admin)
     ada, editor = person(rbac_admin), person(rbac_admin)
     for who in (ada, editor):
@@ -210,7 +210,7 @@ def running(rbac_master: MasterProcess, rbac_admin: Api) -> Iterator[tuple[Perso
     assert rbac_admin.post(f"/api/v1/experiments/{number}/kill").status == 200
 
 
-def test_a_job_reads_its_workspace_and_what_its_owner_may(rbac_admin: Api, running: tuple[Person, Job]) -> None:
+def test_job_reads_its_workspace_and_those_its_owner_may_read(rbac_admin: Api, running: tuple[Person, Job]) -> None:
     ada, job = running
     there, project = workspace_of(rbac_admin)
     other = create(rbac_admin, config(name="other"), projectId=project, activate=False)
@@ -235,7 +235,7 @@ def test_the_order_of_a_strict_queue_is_the_clusters(rbac_admin: Api, running: t
 
 
 @pytest.mark.parametrize(("told", "role"), [("{}", 2), ("{role_id: 5}", 5), ("{enabled: false}", None)])
-def test_what_the_makers_of_workspaces_get_is_the_sites_to_say(told: str, role: int | None) -> None:
+def test_site_sets_role_of_workspace_creators(told: str, role: int | None) -> None:
     assert creators_role(parse_master(f"security: {{authz: {{workspace_creator_assign_role: {told}}}}}")) == role
 
 

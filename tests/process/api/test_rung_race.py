@@ -92,7 +92,7 @@ def _in_pieces(user: Api, number: int, whole: dict[str, Any]) -> None:
         assert user.get(f"/api/x1/experiments/{number}/rungs{bad}").status == 400, bad
 
 
-def test_searches_without_rungs_and_experiments_that_are_not_there(user: Api) -> None:
+def test_race_without_rungs_is_empty_and_unknown_is_not_found(user: Api) -> None:
     number = create(user, activate=False)
     found = race(user, number)
     assert (found["brackets"], found["rows"], found["total"], found["first"]) == ([], [], 0, 1)
@@ -101,7 +101,7 @@ def test_searches_without_rungs_and_experiments_that_are_not_there(user: Api) ->
     user.post(f"/api/v1/experiments/{number}/kill")
 
 
-def test_only_who_may_look_into_the_workspace_sees_it(rbac_admin: Api) -> None:
+def test_rungs_are_shown_only_to_workspace_viewers(rbac_admin: Api) -> None:
     workspace, project = workspace_of(rbac_admin)
     number = create(rbac_admin, config(searcher=SEARCHER, hyperparameters=SPACE), projectId=project, activate=False)
     ada, grace = person(rbac_admin), person(rbac_admin)

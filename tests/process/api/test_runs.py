@@ -72,7 +72,7 @@ def test_runs_are_found(user: Api, project: int) -> None:
     user.post("/api/v1/runs/kill", {"runIds": [one, *two], "projectId": project})
 
 
-def test_what_is_done_to_a_run_is_done_to_its_experiment(user: Api, project: int) -> None:
+def test_run_actions_apply_to_their_experiment(user: Api, project: int) -> None:
     one, two = make(user, project), search(user, project)
 
     def act(verb: str, **body: Any) -> dict[int, str]:
@@ -100,7 +100,7 @@ def test_what_is_done_to_a_run_is_done_to_its_experiment(user: Api, project: int
     assert act("delete", runIds=[], filter=chosen, projectId=other) == {one: ""}
 
 
-def test_what_a_table_can_show(master: MasterProcess, user: Api, project: int) -> None:
+def test_project_table_columns_can_be_sorted_and_filtered(master: MasterProcess, user: Api, project: int) -> None:
     number = create(user, config(hyperparameters={"net": {"depth": 3}}), projectId=project)
     job = jobs_of(master, user, number)[0]
     job.lease()
@@ -141,7 +141,7 @@ def test_what_a_table_can_show(master: MasterProcess, user: Api, project: int) -
     user.post(f"/api/v1/experiments/{number}/kill")
 
 
-def test_what_the_profiler_measured(user: Api, job: Job) -> None:
+def test_profiler_series_and_metrics_are_streamed(user: Api, job: Job) -> None:
     def measured(group: str, step: int, **values: Any) -> dict[str, Any]:
         shown = {"t": 1000.0 + step, "kind": "metrics", "group": group, "steps_completed": step}
         return {**shown, "metrics": {"node-a": values}}

@@ -34,7 +34,7 @@ def sized(slots: int, **keys: object) -> str:
     return config(entrypoint="sleep 600", resources={"slots_per_trial": slots, **keys})
 
 
-def test_more_than_there_are_is_refused_in_the_words_that_clients_look_for(user: Api) -> None:
+def test_rejection_of_too_many_slots_has_words_clients_expect(user: Api) -> None:
     refused = user.post("/api/v1/experiments", {"config": sized(3)})
     assert refused.status == 400
     assert refused.sentence.startswith("slots requested exceeds cluster capacity: The job asks for 3 slots")
@@ -74,7 +74,7 @@ def test_more_than_there_are_waits_with_a_warning(waiter: Api) -> None:
     )
 
 
-def test_what_fits_is_not_warned_of_and_what_cannot_be_is_refused_all_the_same(waiter: Api) -> None:
+def test_fitting_job_gets_no_warning_and_impossible_is_rejected(waiter: Api) -> None:
     body = {"config": sized(2), "validateOnly": True}
     assert waiter.post("/api/v1/experiments", body).json["warnings"] == []
     generic = {"config": json.dumps({"entrypoint": ["sleep", "600"], "resources": {"slots": 3}})}
@@ -90,7 +90,7 @@ def test_what_fits_is_not_warned_of_and_what_cannot_be_is_refused_all_the_same(w
     assert waiter.post("/api/v1/commands", command).status == 400
 
 
-def test_what_has_no_effect_is_told_in_the_log(waiter: Api) -> None:
+def test_log_warns_of_setting_without_effect(waiter: Api) -> None:
     number = create(waiter, config(resources={"slots": 2}), activate=False)
     (trial,) = waiter.get(f"/api/v1/experiments/{number}/trials").json["trials"]
     (line,) = waiter.lines(f"/api/v1/trials/{trial['id']}/logs")

@@ -98,7 +98,7 @@ def test_logs_of_nothing_are_not_found(user: Api) -> None:
     assert user.get("/api/v1/tasks/none/logs").status == 404
 
 
-def test_following_shows_lines_as_they_come_and_ends_with_the_trial(user: Api, job: Job) -> None:
+def test_followed_log_shows_new_lines_and_ends_with_trial(user: Api, job: Job) -> None:
     seen: dict[str, float] = {}
     first, over = threading.Event(), threading.Event()
 

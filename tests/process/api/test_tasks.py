@@ -62,7 +62,7 @@ def test_a_generic_task_wants_a_program(user: Api, text: str) -> None:
     assert (answer.status, "entrypoint: is required" in answer.sentence) == (400, True)
 
 
-def test_what_a_command_is_told(user: Api) -> None:
+def test_command_gets_its_environment_and_reports_exit_status(user: Api) -> None:
     script = 'echo "task $DET_TASK_TYPE $DET_USER $WORD"; pwd; exit 3'
     task_id = command(
         user, "sh", "-c", script, work_dir="/tmp", environment={"environment_variables": ["WORD=a b"]}
@@ -120,7 +120,7 @@ def test_lists_are_filtered_and_sorted(user: Api, admin: Api) -> None:
         ({"config": {"entrypoint": "x"}, "templateName": "no such"}, "There is no template"),
     ],
 )
-def test_what_cannot_be_started(user: Api, body: Json, said: str) -> None:
+def test_invalid_command_is_rejected_with_reason(user: Api, body: Json, said: str) -> None:
     answer = user.post("/api/v1/commands", body)
     assert answer.status in (400, 404)
     assert said in answer.sentence
@@ -157,7 +157,7 @@ def test_others_do_not_end_ones_command(running: MasterProcess, admin: Api, user
 SLEEPER = "entrypoint: [sleep, '600']\nresources: {slots: 0}\n"
 
 
-def test_a_generic_task_is_paused_goes_on_and_is_killed(user: Api) -> None:
+def test_generic_task_is_paused_and_killed(user: Api) -> None:
     task_id = generic(user, SLEEPER)
     until_ready(user, task_id)
     assert user.post(f"/api/v1/tasks/{task_id}/unpause").status == 200  # it is not paused: nothing happens
@@ -171,7 +171,7 @@ def test_a_generic_task_is_paused_goes_on_and_is_killed(user: Api) -> None:
     assert (over.status, "cannot be paused" in over.sentence) == (409, True)
 
 
-def test_a_paused_task_goes_on_from_what_it_saved(user: Api, tmp_path: Any) -> None:
+def test_unpaused_task_resumes_from_what_it_saved(user: Api, tmp_path: Any) -> None:
     saves = f"""
 from pathlib import Path
 from trainmaster import core
@@ -219,7 +219,7 @@ def test_a_family_is_ended_together(user: Api) -> None:
     assert orphan.status == 409
 
 
-def test_a_fork_has_what_its_source_had(user: Api) -> None:
+def test_forked_task_has_config_and_files_of_its_source(user: Api) -> None:
     content = base64.b64encode(b"print('forked')").decode()
     files = [{"path": "say.py", "type": 48, "content": content, "mtime": "0", "mode": 0o644, "uid": 0, "gid": 0}]
     source = generic(user, "{entrypoint: python3 say.py, resources: {slots: 0}}", contextDirectory=files)
@@ -230,7 +230,7 @@ def test_a_fork_has_what_its_source_had(user: Api) -> None:
     assert user.get(f"/api/v1/tasks/{fork}/context_directory").json["b64Tgz"]
 
 
-def test_what_was_given_is_shown_and_what_a_fork_says_comes_before_it(user: Api, admin: Api) -> None:
+def test_task_shows_its_configuration_and_fork_overrides_it(user: Api, admin: Api) -> None:
     def given(task: str) -> Json:
         return dict(json.loads(user.get(f"/api/v1/tasks/{task}/config").json["config"]))
 

@@ -63,7 +63,7 @@ def test_lists(user: Api, name: str) -> None:
 
 
 @pytest.mark.parametrize("strange", [{"max_restarts": "x"}, {"colour": 1}, {"searcher": {"name": "pbt"}}])
-def test_what_cannot_be_is_told_where_the_template_is_used(user: Api, name: str, strange: dict[str, Any]) -> None:
+def test_invalid_template_is_rejected_where_it_is_used(user: Api, name: str, strange: dict[str, Any]) -> None:
     """A template holds any mapping; nobody knows yet what it will be used for."""
     assert user.call("PATCH", f"{TEMPLATES}/{name}", strange).json["template"]["config"] == strange
     used = user.post("/api/v1/experiments", {"config": config(), "template": name, "validateOnly": True})
@@ -94,7 +94,7 @@ def test_one_template_serves_experiments_and_tasks(user: Api, name: str) -> None
     assert task["resources"]["weight"] == 2.0
 
 
-def test_an_experiment_takes_what_its_own_file_leaves_open(user: Api, name: str) -> None:
+def test_template_fills_gaps_in_experiment_configuration(user: Api, name: str) -> None:
     searcher = {"name": "single", "metric": "loss"}
 
     open_ = json.dumps({"name": "t", "entrypoint": "x", "searcher": searcher})

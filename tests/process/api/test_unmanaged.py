@@ -139,7 +139,7 @@ def test_silence_ends_it_and_a_sign_of_life_brings_it_back(user: Api, engine: En
     assert state(user, experiment) == "COMPLETED"
 
 
-def test_pausing_is_for_who_runs_it(user: Api) -> None:
+def test_master_cannot_pause_or_continue_unmanaged_experiment(user: Api) -> None:
     experiment, _ = make(user)
     for verb in ("pause", "activate"):
         assert "outside of this master" in user.post(f"/api/v1/experiments/{experiment}/{verb}").sentence

@@ -128,7 +128,7 @@ def test_a_project_from_its_making_to_its_end(user: Api, workspace: int) -> None
     assert {next(iter(message)) for message in follower.told} <= {"sync_id", "project", "projects_deleted"}
 
 
-def test_what_moves_away_is_gone_for_who_stays(user: Api, workspace: int) -> None:
+def test_moved_project_leaves_followers_of_its_old_workspace(user: Api, workspace: int) -> None:
     mover = project(user, workspace)["id"]
     elsewhere = user.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).json["workspace"]["id"]
     with following(user) as stays, following(user) as gets, following(user) as goes:
@@ -165,7 +165,7 @@ def test_models_and_their_versions(user: Api, workspace: int, job: Job, tmp_path
         follower.until(lambda: not versions)
 
 
-def test_asking_again_replaces_what_was_asked(user: Api, workspace: int) -> None:
+def test_new_subscription_replaces_previous_one(user: Api, workspace: int) -> None:
     project(user, workspace)
     with following(user) as follower:
         assert len(follower.ask(projects={"workspace_ids": [workspace]})) == 1
@@ -178,7 +178,7 @@ def test_asking_again_replaces_what_was_asked(user: Api, workspace: int) -> None
 # -- nothing is lost ----------------------------------------------------------------------------------------------
 
 
-def test_after_a_break_only_what_was_missed_is_told(user: Api, workspace: int) -> None:
+def test_reconnected_follower_hears_only_missed_changes(user: Api, workspace: int) -> None:
     kept, changed, removed = (project(user, workspace)["id"] for _ in range(3))
     with following(user) as follower:
         follower.ask(projects={"workspace_ids": [workspace]})
@@ -196,9 +196,7 @@ def test_after_a_break_only_what_was_missed_is_told(user: Api, workspace: int) -
         assert len(strange.ask(projects={"workspace_ids": [workspace]})) == 3
 
 
-def test_whatever_is_written_at_once_a_follower_with_a_bad_line_knows_it_all(
-    user: Api, workspace: int, engine: Engine
-) -> None:
+def test_follower_with_broken_connections_misses_no_change(user: Api, workspace: int, engine: Engine) -> None:
     """Changes whose transactions overlap and end in any order, between breaks of the connection."""
     ids = [project(user, workspace)["id"] for _ in range(8)]
 
@@ -237,7 +235,7 @@ def test_whatever_is_written_at_once_a_follower_with_a_bad_line_knows_it_all(
         follower.until(agrees)
 
 
-def test_what_another_process_changes_is_told_too(user: Api, workspace: int, engine: Engine) -> None:
+def test_followers_hear_changes_by_another_process(user: Api, workspace: int, engine: Engine) -> None:
     """The database tells, not the master."""
     number = project(user, workspace)["id"]
     with following(user) as follower:
@@ -250,7 +248,7 @@ def test_what_another_process_changes_is_told_too(user: Api, workspace: int, eng
 # -- who may hear -------------------------------------------------------------------------------------------------
 
 
-def test_roles_say_who_hears_what(rbac_admin: Api) -> None:
+def test_roles_decide_which_projects_follower_sees(rbac_admin: Api) -> None:
     (here, mine), (elsewhere, other) = workspace_of(rbac_admin), workspace_of(rbac_admin)
     someone = person(rbac_admin)
     give(rbac_admin, 4, someone.id, here)
@@ -265,7 +263,7 @@ def test_roles_say_who_hears_what(rbac_admin: Api) -> None:
         follower.until(lambda: set(rows) == {other})
 
 
-def test_who_is_not_logged_in_hears_nothing(anonymous: Api, job: Job, user: Api, master: MasterProcess) -> None:
+def test_stream_requires_user_login(anonymous: Api, job: Job, user: Api, master: MasterProcess) -> None:
     for api, status in ((anonymous, 401), (Api(anonymous.url, "nonsense"), 401), (job.api, 403)):
         with pytest.raises(InvalidStatus) as refused, following(api):
             pass
@@ -274,7 +272,7 @@ def test_who_is_not_logged_in_hears_nothing(anonymous: Api, job: Job, user: Api,
     assert (user.get("/stream").status, anonymous.get("/stream").status) == (426, 401)
 
 
-def test_a_session_that_ends_ends_what_it_hears(admin: Api, workspace: int, master: MasterProcess) -> None:
+def test_ended_session_closes_connection(admin: Api, workspace: int, master: MasterProcess) -> None:
     someone = person(admin)
     with following(someone.api) as follower:
         follower.ask(projects={"workspace_ids": [workspace]})
@@ -309,7 +307,7 @@ def test_a_page_of_another_site_may_not_use_its_visitors_cookie(user: Api, maste
         '{"sync_id": "1", "subscribe": {"models": {"since": -1}}}',
     ],
 )
-def test_what_cannot_be_read_ends_the_connection(user: Api, said: str | bytes) -> None:
+def test_invalid_message_closes_connection(user: Api, said: str | bytes) -> None:
     with following(user) as follower:
         follower.socket.send(said)
         with pytest.raises(ConnectionClosed) as closed:

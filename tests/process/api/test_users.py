@@ -76,7 +76,7 @@ def test_a_remote_user_has_no_password(admin: Api) -> None:
     assert (refused.status, "remote" in refused.sentence) == (400, True)
 
 
-def test_what_users_may_change_of_themselves(admin: Api, user: Api, ada: Person) -> None:
+def test_users_may_change_only_their_own_display_name(admin: Api, user: Api, ada: Person) -> None:
     assert change(ada.api, ada, displayName=" Ada ") == 200
     assert ada.api.get(ada.path).json["user"]["displayName"] == "Ada"
     own: list[Json] = [
@@ -96,7 +96,7 @@ def test_what_users_may_change_of_themselves(admin: Api, user: Api, ada: Person)
     assert found["agentUserGroup"] is None
 
 
-def test_nobody_shows_the_name_of_another(admin: Api, ada: Person) -> None:
+def test_user_cannot_show_name_of_another(admin: Api, ada: Person) -> None:
     eve = person(admin)
     assert change(ada.api, ada, displayName=f"Ada of {ada.name}") == 200
     for taken in ("Admin", "determined", " DETERMINED ", ada.name.upper(), f"ADA OF {ada.name}"):
@@ -136,7 +136,7 @@ def test_a_new_password_ends_the_other_sessions(admin: Api, ada: Person, way: st
     assert enter(admin.url, ada.name, "Another-horse-2").status == 200
 
 
-def test_who_is_deactivated_is_out_for_good(master: MasterProcess, admin: Api, ada: Person) -> None:
+def test_deactivation_ends_sessions_for_good(master: MasterProcess, admin: Api, ada: Person) -> None:
     token = Api(admin.url, ada.api.post("/api/v1/tokens", {"userId": ada.id}).json["token"])
     assert token.get("/api/v1/me").status == 200
     assert change(admin, ada, active=False) == 200
@@ -232,7 +232,7 @@ def test_settings_are_ones_own(user: Api, ada: Person) -> None:
 
 
 @pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "text/plain"])
-def test_a_body_that_is_not_called_json_is_refused_with_what_to_send(master: MasterProcess, kind: str) -> None:
+def test_body_of_other_content_type_is_refused_with_advice(master: MasterProcess, kind: str) -> None:
     """As a form on somebody's page would call it."""
     body = json.dumps({"username": "determined", "password": PASSWORD}).encode()
     request = urllib.request.Request(f"{master.url}/api/v1/auth/login", body, {"Content-Type": kind})

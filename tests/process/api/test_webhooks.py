@@ -72,7 +72,7 @@ def shown(admin: Api, number: int) -> dict[str, Any]:
 # -- what is told -------------------------------------------------------------------------------------------------
 
 
-def test_the_end_of_an_experiment_is_told_once_and_signed(
+def test_webhook_reports_experiment_end_once_and_signed(
     user: Api, engine: Engine, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
 ) -> None:
     hook(f"{listener.url}/ends?a=b", ends("CANCELED"), ends("COMPLETED"))
@@ -101,7 +101,7 @@ def test_the_end_of_an_experiment_is_told_once_and_signed(
     assert len(listener.of(number)) == 1
 
 
-def test_only_those_hear_who_asked(
+def test_only_matching_webhooks_are_called(
     user: Api, admin: Api, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
 ) -> None:
     """Another state, another workspace, an experiment that names it or wants none."""
@@ -120,7 +120,7 @@ def test_only_those_hear_who_asked(
     assert listener.of(silent) == []
 
 
-def test_slack_is_told_as_determined_tells_it(
+def test_slack_message_has_determineds_layout(
     user: Api, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
 ) -> None:
     """A line of text, and an attachment in the state's colour with Status and Duration first."""
@@ -204,7 +204,7 @@ def test_an_alert_of_the_training_code(
 # -- when it does not arrive ----------------------------------------------------------------------------------------
 
 
-def test_who_answers_badly_is_told_again(
+def test_webhook_is_sent_again_after_error_answer(
     user: Api, admin: Api, engine: Engine, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
 ) -> None:
     workspace, project = workspace_of(admin)
@@ -273,7 +273,7 @@ def test_the_test_says_how_it_went(admin: Api, listener: Listener, hook: Callabl
         {"workspaceId": 2147483647},
     ],
 )
-def test_what_cannot_be_is_refused(admin: Api, wrong: dict[str, Any]) -> None:
+def test_invalid_webhook_is_rejected(admin: Api, wrong: dict[str, Any]) -> None:
     good = {"name": uuid.uuid4().hex, "url": "http://127.0.0.1/", "triggers": [ends("ERROR")]}
     answer = admin.post(WEBHOOKS, {**good, **wrong})
     assert answer.status in (400, 404), answer.content

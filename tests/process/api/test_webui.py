@@ -62,7 +62,7 @@ def test_files_are_kept_for_ever_and_come_compressed(anonymous: Api) -> None:
         assert anonymous.get(f"/ui/{wrong}").status == 404
 
 
-def test_data_travel_with_the_code_for_who_is_logged_in(user: Api, anonymous: Api) -> None:
+def test_page_preloads_its_data_for_logged_in_users(user: Api, anonymous: Api) -> None:
     def preloads(api: Api, path: str, cookie: str = "") -> list[str]:
         shell = api.call("GET", path, headers={"Cookie": cookie} if cookie else {}).content.decode()
         return re.findall(r'rel="preload" as="fetch" crossorigin href="([^"]+)"', shell)
@@ -96,7 +96,7 @@ def test_addresses_fit_routes_by_their_words_and_names() -> None:
 # -- session --------------------------------------------------------------------------------------------------------
 
 
-def test_the_session_says_who_and_what_they_may(user: Api, anonymous: Api, rbac_admin: Api) -> None:
+def test_session_returns_user_and_permissions(user: Api, anonymous: Api, rbac_admin: Api) -> None:
     mine, none, ruled = (api.get("/session").json for api in (user, anonymous, rbac_admin))
     assert (mine["user"]["username"], mine["roles"]) == ("determined", False)
     assert mine["permissions"]["UPDATE_EXPERIMENT"] is None
@@ -163,7 +163,7 @@ def found(api: Api, line: str = "", **query: str) -> list[int]:
     return [row[0] for row in answer.json["rows"]]
 
 
-def test_the_line_finds_what_it_says(user: Api, admin: Api, experiment: Callable[..., int]) -> None:
+def test_table_filter_finds_matching_experiments(user: Api, admin: Api, experiment: Callable[..., int]) -> None:
     one, two = experiment(), experiment()
     user.call("PATCH", f"/api/v1/experiments/{one}", {"id": one, "name": "a tabled: thing", "labels": ["x y", "b"]})
     user.call("PATCH", f"/api/v1/experiments/{two}", {"id": two, "name": "another TABLED one", "labels": ["b"]})

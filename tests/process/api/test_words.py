@@ -44,7 +44,7 @@ V1 = "/api/v1"
         ("GET", "/nothing/here"),
     ],
 )
-def test_what_is_not_there_is_not_found(admin: Api, method: str, path: str) -> None:
+def test_unknown_objects_answer_not_found(admin: Api, method: str, path: str) -> None:
     answer = admin.call(method, path, None if method == "GET" else {})
     assert answer.status == 404, answer.content
     assert answer.error["code"] == 5
@@ -86,7 +86,7 @@ def logging_in(master: MasterProcess, admin: Api, active: bool, password: str) -
         (False, PASSWORD, 403, "user is not active"),
     ],
 )
-def test_who_cannot_log_in(
+def test_refused_login_says_why(
     master: MasterProcess, admin: Api, active: bool, password: str, status: int, phrase: str
 ) -> None:
     answer = logging_in(master, admin, active, password)
@@ -113,13 +113,13 @@ def bound(admin: Api) -> Any:
         (bound, "default resource pool default cannot be bound to any workspace"),
     ],
 )
-def test_what_cannot_be(admin: Api, asked: Callable[[Api], Any], phrase: str) -> None:
+def test_refusals_contain_determineds_phrases(admin: Api, asked: Callable[[Api], Any], phrase: str) -> None:
     answer = asked(admin)
     assert answer.status == 400, answer.content
     assert phrase in answer.sentence
 
 
-def test_who_is_not_in_a_group_cannot_be_taken_out_of_it(admin: Api) -> None:
+def test_removing_non_member_from_group_is_not_found(admin: Api) -> None:
     group = admin.post(f"{V1}/groups", {"name": f"g{uuid.uuid4().hex[:8]}"}).json["group"]["groupId"]
     someone = person(admin)
     answer = admin.call("PUT", f"{V1}/groups/{group}", {"removeUsers": [someone.id]})

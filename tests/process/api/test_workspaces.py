@@ -139,7 +139,7 @@ def test_others_workspaces_cannot_be_changed(user: Api, admin: Api) -> None:
     assert admin.call("DELETE", path).status == 200
 
 
-def test_what_a_workspace_adds_to_its_experiments(
+def test_workspace_storage_fills_what_experiments_leave_open(
     user: Api, workspace: Json, project: Json, paused: Callable[..., Json], tmp_path: Path
 ) -> None:
     storage = {"type": "shared_fs", "host_path": str(tmp_path), "save_trial_latest": 3}
@@ -212,7 +212,7 @@ def test_the_account_of_a_workspace_may_come_in_parts(admin: Api, part: Json) ->
     assert admin.call("DELETE", path).json == {"completed": True}
 
 
-def test_who_may_not_change_a_workspace_hears_first_that_nobody_may(user: Api, admin: Api) -> None:
+def test_rename_of_first_workspace_fails_before_permission_check(user: Api, admin: Api) -> None:
     """A name for the first workspace is refused as such to everybody; to archive it is not others' affair."""
     for caller in (user, admin):
         refused = caller.call("PATCH", f"{WORKSPACES}/1", {"name": "mine"})
@@ -291,7 +291,7 @@ def test_uncategorized_takes_no_projects(user: Api, admin: Api, project: Json) -
     assert user.post(f"/api/v1/projects/{project['id']}/move", move).status == 400
 
 
-def test_what_is_archived_takes_nothing_more(user: Api, workspace: Json, project: Json) -> None:
+def test_archived_workspace_and_project_reject_changes(user: Api, workspace: Json, project: Json) -> None:
     at = f"{WORKSPACES}/{workspace['id']}"
     order = {"config": config(), "activate": False, "projectId": project["id"]}
     assert user.post(f"{PROJECTS}/{project['id']}/archive").status == 200

@@ -93,7 +93,7 @@ def test_a_password_is_typed_twice_at_a_terminal(admin: Shell, ada: Shell, name:
         (["token", "login", "nonsense"], 1, "log in"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(admin: Shell, arguments: list[str], status: int, word: str) -> None:
+def test_invalid_command_error_is_one_sentence(admin: Shell, arguments: list[str], status: int, word: str) -> None:
     done = admin.run(*arguments)
     assert (done.status, word in done.err.splitlines()[-1]) == (status, True), done
 

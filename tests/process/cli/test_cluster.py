@@ -9,7 +9,7 @@ from tests.support.det_shell import Shell
 from trainmaster.client.master import Master
 
 
-def test_what_slots_were_used_for(shell: Shell, finished: Finished) -> None:
+def test_resources_commands_list_slot_usage(shell: Shell, finished: Finished) -> None:
     today = dt.datetime.now(dt.UTC)
     span = [(today + dt.timedelta(days=days)).isoformat() for days in (-2, 1)]
     mine = {trial.task_id for trial in finished.trials}

@@ -43,7 +43,7 @@ def test_the_policy_has_the_values_of_the_configuration(tmp_path: Path) -> None:
     assert policy.programs["sbatch"] == "/opt/site/bin/sbatch"
 
 
-def test_the_policy_of_a_pbs_that_stands_elsewhere_names_its_folder(tmp_path: Path) -> None:
+def test_policy_for_relocated_pbs_adds_its_folder_to_path(tmp_path: Path) -> None:
     for bin, expected in (("/opt/pbs", None), ("/site/pbs", f"{DEFAULT_PATH}:/site/pbs/bin")):
         text = f"resource_manager: {{type: pbs, job_storage_root: /jobs, environment: {{PBS_EXEC: {bin}}}}}\n"
         (tmp_path / "master.yaml").write_text(text)

@@ -70,7 +70,7 @@ def test_the_environments_password_is_its_users_only(shell: Shell) -> None:
     assert anyone.det("user", "login", "admin").out == "Logged in as user 'admin'\n"
 
 
-def test_who_logged_in_last_is_who_acts(shell: Shell) -> None:
+def test_last_login_is_default_user(shell: Shell) -> None:
     anyone = shell.with_(DET_USER=None)
     anyone.det("user", "login", "determined")
     anyone.det("user", "login", "admin")
@@ -134,7 +134,7 @@ def test_a_token_from_the_environment(logged_out: Shell, process: MasterProcess)
     assert shell.run("-u", "determined", "user", "whoami").status == 1
 
 
-def test_in_a_job_a_session_that_ended_in_the_users_home_does_not_matter(shell: Shell, process: MasterProcess) -> None:
+def test_job_ignores_ended_session_in_users_home(shell: Shell, process: MasterProcess) -> None:
     shell.det("user", "login")
     http = Transport(process.url, store(shell)[process.url]["tokens"]["determined"])  # type: ignore[index]
     Master(http).logout()

@@ -72,7 +72,7 @@ def test_versions_of_both_sides(shell: Shell, process: MasterProcess) -> None:
     assert printed["master_address"] == process.url
 
 
-def test_a_master_that_is_away_is_one_sentence(shell: Shell) -> None:
+def test_unreachable_master_is_reported_in_one_sentence(shell: Shell) -> None:
     port = free_port()
     done = shell.with_(DET_MASTER=f"127.0.0.1:{port}").run("experiment", "list")
     assert done.status == 1
@@ -155,7 +155,7 @@ def test_help_is_no_failure(shell: Shell, arguments: list[str]) -> None:
         ("checkpoint download nonsense", "det: 'nonsense' is not the UUID of a checkpoint."),
     ],
 )
-def test_what_is_not_there_is_status_1_and_one_sentence(shell: Shell, arguments: str, sentence: str) -> None:
+def test_missing_object_gives_status_1_and_one_sentence(shell: Shell, arguments: str, sentence: str) -> None:
     done = shell.run(*arguments.split())
     assert (done.status, done.out, done.sentence) == (1, "", sentence)
 
@@ -169,7 +169,7 @@ def test_a_pipe_that_closes_early_is_no_failure(shell: Shell, finished: object) 
         assert process.wait(60) == 0
 
 
-def test_a_terminal_of_few_letters_shows_what_it_can(shell: Shell, finished: object) -> None:
+def test_ascii_terminal_replaces_unprintable_characters(shell: Shell, finished: object) -> None:
     shell = shell.with_(LC_ALL="C", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert "Ziffern ??" in shell.det("experiment", "list").out
 

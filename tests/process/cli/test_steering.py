@@ -200,7 +200,7 @@ def test_kill_a_trial(shell: Shell, api: Master, running: int) -> None:
     assert "has already ended" in shell.det("trial", "kill", str(trial.id)).out
 
 
-def test_the_queue_shows_who_waits_and_why(shell: Shell, api: Master, running: int) -> None:
+def test_job_list_shows_waiting_jobs_and_reasons(shell: Shell, api: Master, running: int) -> None:
     waiting = created(shell.det("experiment", "create", "long.yaml", ".", "--config", "resources.slots_per_trial=4"))
     wait_for(lambda: [j for j in api.jobs() if j.entity_id == str(waiting) and j.explanation], "an explanation")
     rows = {row["Job Name"]: row for row in shell.det("job", "list").table()}

@@ -81,7 +81,7 @@ def test_commands_are_listed_and_killed(shell: Shell, api: Master) -> None:
         (["set", "priority", "00000000-0000-0000-0000-000000000000", "5"], 1, "There is no command"),
     ],
 )
-def test_what_is_refused(shell: Shell, arguments: list[str], status: int, expected: str) -> None:
+def test_refused_calls_say_why(shell: Shell, arguments: list[str], status: int, expected: str) -> None:
     done = shell.run("command", *arguments)
     assert (done.status, expected in done.err) == (status, True), done
 

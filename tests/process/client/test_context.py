@@ -60,7 +60,7 @@ def test_two_things_of_one_name_are_refused(tmp_path: Path) -> None:
         collect(tmp_path / "code", [tmp_path / "other/data"])
 
 
-def test_what_never_travels(tmp_path: Path) -> None:
+def test_caches_and_hidden_files_are_not_sent(tmp_path: Path) -> None:
     tree(
         tmp_path, "train.py", "__pycache__/train.pyc", "lib/x.pyc", ".git/config", ".idea/x", ".DS_Store", ".detignore"
     )
@@ -108,7 +108,7 @@ def test_links(tmp_path: Path) -> None:
         collect(tmp_path / "code")
 
 
-def test_what_is_neither_file_nor_folder_is_refused(tmp_path: Path) -> None:
+def test_named_pipe_and_missing_folder_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ClientError, match="neither a file nor a folder"):
         collect(tmp_path)

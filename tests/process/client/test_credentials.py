@@ -37,7 +37,7 @@ def test_a_session_is_kept_and_forgotten(store: Path) -> None:
     }
 
 
-def test_nothing_is_in_it_that_determineds_client_would_delete_it_for(store: Path) -> None:
+def test_token_store_omits_active_user_rather_than_null(store: Path) -> None:
     credentials.remember(URL, "ann", "t1", active=False)
     entry = json.loads(store.read_text())["masters"][URL]
     assert entry == {"tokens": {"ann": "t1"}}  # no active_user at all rather than null

@@ -54,7 +54,7 @@ def test_a_log_is_followed_through_breaks_and_restarts() -> None:
     assert re.fullmatch(r"The master answers again after \d+ s\.", second)
 
 
-def test_a_log_of_the_master_begins_anew_with_it() -> None:
+def test_followed_master_log_restarts_with_new_master() -> None:
     def entries(*found: tuple[int, int]) -> bytes:
         made = [
             {"result": {"logEntry": {"id": number, "timestamp": f"2026-01-01T00:00:{at:02}Z"}}} for number, at in found
@@ -79,7 +79,7 @@ def test_a_log_of_the_master_begins_anew_with_it() -> None:
     assert found == [7, 8, 9, 0, 1]
 
 
-def test_what_is_over_is_an_error_and_what_is_no_wait_fails_at_once() -> None:
+def test_patience_runs_out_and_unknown_host_fails_at_once() -> None:
     http = Transport(f"127.0.0.1:{free_port()}")
     notices: list[str] = []
     with pytest.raises(MasterUnreachable, match="does not answer"):

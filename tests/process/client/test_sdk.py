@@ -117,7 +117,7 @@ def test_its_code_comes_back(experiment: Experiment) -> None:
         assert {"train.py", "search.yaml"} <= set(archive.getnames())
 
 
-def test_what_was_measured(experiment: Experiment) -> None:
+def test_trial_gives_its_metrics_logs_and_story(experiment: Experiment) -> None:
     (trial,) = experiment.trials()
     assert trial == experiment.first_trial() == experiment.best_trial() == trial.reload() == trial.wait()
     assert trial.experiment() == experiment

@@ -59,7 +59,7 @@ def test_an_address_is_completed_by_determineds_rules(written: str, meant: str) 
 @pytest.mark.parametrize(
     "written", ["", "http://", "host:abc", "ftp://login1", "http://[::1", "me:secret@login1", "h?q=1"]
 )
-def test_what_is_no_address_is_refused_with_an_example(written: str) -> None:
+def test_invalid_address_is_rejected_with_example(written: str) -> None:
     with pytest.raises(ClientError, match=r"is not the address of a master; write for example http://login1:8080"):
         canonical_url(written)
 
@@ -130,7 +130,7 @@ def test_a_refused_connection_is_tried_again(monkeypatch: pytest.MonkeyPatch) ->
         assert len(pauses) == 2
 
 
-def test_an_unreachable_master_is_reported_with_address_and_advice() -> None:
+def test_unreachable_master_error_names_address_and_advice() -> None:
     port = free_port()
     with transport(f"http://127.0.0.1:{port}") as http, pytest.raises(MasterUnreachable) as caught:
         http.request("GET", "/x", retry=False)
@@ -139,7 +139,7 @@ def test_an_unreachable_master_is_reported_with_address_and_advice() -> None:
     assert "DET_MASTER" in str(caught.value)
 
 
-def test_what_must_not_happen_twice_is_sent_once() -> None:
+def test_request_without_retry_is_sent_once() -> None:
     with serving([Answer(), Answer(close=True)]) as server, transport(server.url) as http:
         http.request("GET", "/warm")  # the connection is kept, so that a hang-up looks like one that had idled
         with pytest.raises(MasterUnreachable):
@@ -193,7 +193,7 @@ def test_an_expired_session_is_renewed_before_a_stream() -> None:
         assert list(http.lines("/logs")) == [{"n": 1}]
 
 
-def test_a_streams_error_line_is_raised_after_the_lines_before_it() -> None:
+def test_stream_raises_error_line_after_preceding_lines() -> None:
     body = b'{"result": {"n": 1}}\n{"error": {"http_code": 404, "message": "It is gone."}}\n'
     with serving([Answer(body=body)]) as server, transport(server.url) as http:
         lines = http.lines("/logs")
@@ -237,7 +237,7 @@ def test_certificates(tmp_path: Path) -> None:
             http.request("GET", "/x")
 
 
-def test_a_stream_that_the_master_ends_for_its_database_is_one_to_wait_for() -> None:
+def test_stream_ended_for_lack_of_database_raises_unreachable() -> None:
     """The master's own last line: a followed log goes on once the database answers again."""
     body = b'{"result": {"n": 1}}\n' + stream_error(DatabaseUnavailable("does not answer"))
     with serving([Answer(body=body)]) as server, transport(server.url) as http:

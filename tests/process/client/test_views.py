@@ -113,7 +113,7 @@ def test_trials_and_experiments_are_compared(master: Master, raced: Experiment) 
         master.views.compare()
 
 
-def test_home_and_what_is_not_there(master: Master, raced: Experiment) -> None:
+def test_home_shows_pools_and_missing_ids_raise(master: Master, raced: Experiment) -> None:
     home = master.views.home()
     assert home.total >= 1
     assert [pool.slots for pool in home.pools] == [2]
@@ -122,7 +122,7 @@ def test_home_and_what_is_not_there(master: Master, raced: Experiment) -> None:
             call(999_999)
 
 
-def test_who_used_the_slots(master: Master, raced: Experiment) -> None:
+def test_usage_sums_slot_seconds_by_user_and_day(master: Master, raced: Experiment) -> None:
     used = master.views.usage()
     assert [share.name for share in used.users] == ["determined"]
     assert used.slot_seconds == pytest.approx(sum(day.slot_seconds for day in used.days))

@@ -9,12 +9,12 @@ from tests.support import client_views
 from tests.support.client_wire import PATH, document, source
 
 
-def test_the_clients_types_are_what_the_master_describes() -> None:
+def test_client_types_match_masters_description() -> None:
     """After a change of the API's shapes: `scripts/generate`."""
     assert PATH.read_text() == source(document())
 
 
-def test_the_views_are_what_the_master_describes() -> None:
+def test_client_views_match_masters_description() -> None:
     """After a change of the API's shapes: `scripts/generate`."""
     assert client_views.PATH.read_text() == client_views.source(document())
 

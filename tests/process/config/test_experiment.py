@@ -383,7 +383,7 @@ def test_an_empty_file_lacks_three_things() -> None:
     ]
 
 
-def test_all_errors_are_reported_at_once_in_the_order_of_the_file() -> None:
+def test_all_errors_are_reported_together_in_file_order() -> None:
     text = "debug: 1\nsearcher:\n  name: grid\n  max_concurrent_trials: -1\nhyperparameters:\n  a: {type: int, minval: 1, maxval: 9}\nxyz: 1\n"
     found = complaints(text)
     assert [complaint.partition(": ")[0] for complaint in found] == [":1", ":2", ":4", ":6", ":7", "", ""]
@@ -463,7 +463,7 @@ def test_a_policy_may_not_leave_a_part_that_is_not_whole() -> None:
         governed(whole, [Policy("the site", {"checkpoint_storage": {"type": "s3"}})])
 
 
-def test_a_part_that_is_wrong_in_the_whole_is_refused_where_it_stands() -> None:
+def test_value_that_conflicts_with_defaults_is_refused_by_line() -> None:
     text = "entrypoint: x\nsearcher: {name: single, metric: m}\ncheckpoint_storage:\n  type: shared_fs\n  storage_path: /d\n"
     with pytest.raises(ConfigError, match=r":5: checkpoint_storage.storage_path: must lie below host_path \(/c\)"):
         parse_experiment(text, defaults=[{"checkpoint_storage": {"type": "shared_fs", "host_path": "/c"}}])

@@ -70,7 +70,7 @@ def passed(runtime: str, call: Call) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_what_passes_in_is_what_is_listed_with_its_value_as_it_is(runtime: str, tmp_path: Path) -> None:
+def test_container_gets_only_listed_variables_unchanged(runtime: str, tmp_path: Path) -> None:
     evil = "$(touch /tmp/evaluated) `id` ${HOME} \"'; exit 9"
     given = {pattern.prefix + ("X" if pattern.open else ""): evil for pattern in FORWARDED}
     given |= {"PBS_O_PATH": "x", "DET_USER_TOKEN": "x", "LD_PRELOAD": "", "https_proxy": "http://proxy"}
@@ -153,7 +153,7 @@ def test_a_shared_runtime_is_checked_before_it_runs(damage: str, tmp_path: Path)
         assert str(folder.path) in cause.text
 
 
-def test_charliecloud_does_not_mount_writable_what_is_to_be_read_only(tmp_path: Path) -> None:
+def test_charliecloud_refuses_read_only_mounts(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="cannot mount '/data' read-only"):
         container_runtime("charliecloud").start_script(
             start_of(tmp_path, binds=[Bind("/data", "/mnt", read_only=True)])
@@ -286,7 +286,7 @@ def test_paths_that_cannot_be_written_are_refused(runtime: str, path: str, tmp_p
 
 
 @pytest.mark.parametrize("runtime", ["docker", "podman"])
-def test_a_daemon_mounts_only_what_the_account_reaches(runtime: str, tmp_path: Path) -> None:
+def test_daemon_mounts_only_sources_that_account_can_open(runtime: str, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/run")
     for source, words in (("/run/docker.sock", "may not be mounted by a job"), ("/", "may not be mounted by a job")):
         with pytest.raises(CannotStart, match=words):
@@ -297,7 +297,7 @@ def test_a_daemon_mounts_only_what_the_account_reaches(runtime: str, tmp_path: P
         assert words in done.stderr
 
 
-def test_what_mounts_images_does_not_hear_the_schedulers_signals(tmp_path: Path) -> None:
+def test_image_mounter_ignores_schedulers_signals(tmp_path: Path) -> None:
     """squashfuse as Apptainer finds it: on the PATH that start.sh gives it."""
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -363,7 +363,7 @@ def test_a_container_ends_with_its_start_script(tmp_path: Path) -> None:
         ("none", "trainmaster: the job's image needs Python 3.8 or newer, this is 3.6.9", OLD_PYTHON, True),
     ],
 )  # fmt: skip
-def test_what_a_failed_start_prints_is_understood(runtime: str, line: str, meaning: str, final: bool) -> None:
+def test_failed_start_output_is_explained(runtime: str, line: str, meaning: str, final: bool) -> None:
     cause = container_runtime(runtime).explain(f"some warning\n{line}\nmore\n")
     assert cause is not None
     assert cause.text.startswith(f"{meaning}: ")

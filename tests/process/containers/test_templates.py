@@ -41,7 +41,7 @@ def test_there_are_templates_to_walk() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(printable, min_size=1, max_size=5))
-def test_bash_reads_back_what_was_quoted(values: list[str]) -> None:
+def test_bash_reads_quoted_words_back_unchanged(values: list[str]) -> None:
     done = subprocess.run(
         ["bash", "-c", f'printf "%s\\0" {shell_words(values)}'], capture_output=True, check=True, timeout=20
     )

@@ -214,7 +214,7 @@ def test_groups_without_roles(installed: Path, tmp_path: Path) -> None:
         list(batch(other, "!user-group create mine", "user-group list"))
 
 
-def test_what_a_user_with_a_role_may(
+def test_editor_of_one_workspace_is_limited_to_it(
     rbac_admin: Reference, rbac_master: MasterProcess, truth_of_roles: Transport
 ) -> None:
     here, elsewhere = (f"w{uuid.uuid4().hex[:8]}" for _ in range(2))

@@ -107,7 +107,7 @@ def test_create_as_a_trial_run(client: Reference, training: Path, truth: Master)
     assert wait_ended(truth, int(found[1])).state == "COMPLETED"
 
 
-def test_a_wrong_configuration_is_told_in_the_masters_words(client: Reference, training: Path, truth: Master) -> None:
+def test_create_shows_masters_configuration_error(client: Reference, training: Path, truth: Master) -> None:
     before = len(truth.experiments(archived=None))
     said = client.det(
         "experiment", "create", str(training / "quick.yaml"), str(training), "--config", "max_restart=1", status=1
@@ -268,6 +268,6 @@ def test_delete(client: Reference, training: Path, truth: Master) -> None:
     wait_for(gone, "the experiment to be deleted")
 
 
-def test_what_does_not_exist_is_told_in_one_sentence(client: Reference) -> None:
+def test_missing_experiment_or_trial_is_named_in_error(client: Reference) -> None:
     assert "99999" in client.det("experiment", "describe", "99999", status=1)
     assert "99999" in client.det("trial", "describe", "99999", status=1)

@@ -41,6 +41,6 @@ def test_every_command_is_run_or_refused(commands: list[Command]) -> None:
     assert forgotten == set(ELSEWHERE)
 
 
-def test_what_is_refused_says_why(client: Reference) -> None:
+def test_refused_commands_say_why(client: Reference) -> None:
     for said, sentence in zip(batch(client, *REFUSED), REFUSED.values(), strict=True):
         assert sentence in said.out + said.err, said

@@ -90,7 +90,7 @@ def test_det_continues(client: Reference, truth: Master) -> None:
     assert only_trial(truth, number).batches == 3
 
 
-def test_det_continues_a_search_and_what_began_with_anothers_weights(client: Reference, truth: Master) -> None:
+def test_det_continues_search_and_sees_warm_start(client: Reference, truth: Master) -> None:
     client = Reference(client.environment, client.master, client.home, user="admin")
     space = {"epochs": {"type": "categorical", "vals": [1, 2]}, "pause": 0.01}
     keys = {"searcher": {"name": "grid", "metric": "error", "max_concurrent_trials": 1}, "hyperparameters": space}

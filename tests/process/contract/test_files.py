@@ -61,7 +61,9 @@ def test_downloads(client: Reference, truth: Master, ended: int, tmp_path: Path)
     assert json.loads(content["api_experiment_call.json"])["experiment"]["id"] == ended
 
 
-def test_everybody_bundles_what_support_asks_for(client: Reference, ended: int, truth: Master, tmp_path: Path) -> None:
+def test_support_bundle_masks_master_log_for_ordinary_user(
+    client: Reference, ended: int, truth: Master, tmp_path: Path
+) -> None:
     """Who may not read the master's log finds it masked."""
     trial = only_trial(truth, ended).id
     said = client.det("trial", "support-bundle", str(trial), "--output-dir", str(tmp_path))

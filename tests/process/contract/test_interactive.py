@@ -28,7 +28,9 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return shown
 
 
-def test_what_runs_is_opened_listed_and_ended(client: Reference, truth: Master, opened: Path, tmp_path: Path) -> None:
+def test_running_tasks_are_opened_listed_and_ended(
+    client: Reference, truth: Master, opened: Path, tmp_path: Path
+) -> None:
     if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
         pytest.skip("there is no sshd on this machine")
     number = truth.create_experiment(trainings.experiment(epochs=1), files(train__py=trainings.COUNTING)).id

@@ -185,7 +185,7 @@ def is_gone(truth: Master, number: int) -> bool:
     return False
 
 
-def test_what_is_refused(client: Reference) -> None:
+def test_refused_calls_say_why(client: Reference) -> None:
     *said, after = client.run(REFUSED)
     assert len(said) == 3
     assert all("has no single sign-on" in sentence for sentence in said)

@@ -83,7 +83,7 @@ def test_refusals_reach_the_client_as_the_errors_that_it_knows(client: Reference
     assert (kind, text.startswith("Forbidden(user is not active")) == ("ForbiddenException", True)
 
 
-def test_what_cannot_run_is_refused_in_the_commands_words(client: Reference, tmp_path: Path) -> None:
+def test_client_shows_determineds_phrases_in_refusals(client: Reference, tmp_path: Path) -> None:
     (tmp_path / "wide.yaml").write_text(
         json.dumps({**OPEN, "searcher": {"name": "single", "metric": "loss"}, "resources": {"slots_per_trial": 10485}})
     )
@@ -98,7 +98,7 @@ def test_what_cannot_run_is_refused_in_the_commands_words(client: Reference, tmp
     assert "slots requested exceeds cluster capacity" in wide.err
 
 
-def test_a_template_fills_what_experiments_and_tasks_leave_open(client: Reference, tmp_path: Path) -> None:
+def test_template_fills_open_experiment_and_task_settings(client: Reference, tmp_path: Path) -> None:
     name = f"t{uuid.uuid4().hex[:8]}"
     (tmp_path / "open.yaml").write_text(json.dumps(OPEN))
     (tmp_path / "filled.yaml").write_text(json.dumps(FILLED))

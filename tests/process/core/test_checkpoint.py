@@ -62,7 +62,7 @@ def test_upload_and_download(checkpoint: Any, model: Any, reports: Any, tmp_path
     assert (tmp_path / "all" / "w.bin").read_bytes() == b"weights"
 
 
-def test_a_selector_chooses_what_is_kept(checkpoint: Any, model: Any, tmp_path: Path) -> None:
+def test_selector_chooses_files_to_keep(checkpoint: Any, model: Any, tmp_path: Path) -> None:
     seen = []
     uuid = checkpoint.upload(model, {"steps_completed": 1}, selector=lambda p: seen.append(p) or p == "opt/state")  # type: ignore[func-returns-value]
     assert sorted(seen) == ["opt/", "opt/empty/", "opt/state", "w.bin"]
@@ -187,7 +187,7 @@ def check_whole(folder: Any) -> None:
         assert file.read() == b"\0end"
 
 
-def test_what_frameworks_write_is_restored_the_same(checkpoint: Any, reports: Any, tmp_path: Path) -> None:
+def test_files_of_frameworks_are_restored_unchanged(checkpoint: Any, reports: Any, tmp_path: Path) -> None:
     uuid = checkpoint.upload(written_by_frameworks(tmp_path / "model"), {"steps_completed": 1})
     with checkpoint.restore_path(uuid) as path:
         check_whole(path)
@@ -201,7 +201,7 @@ def test_what_frameworks_write_is_restored_the_same(checkpoint: Any, reports: An
         check_whole(path)
 
 
-def test_what_links_lead_to_outside_is_copied(checkpoint: Any, tmp_path: Path) -> None:
+def test_targets_of_links_to_outside_are_copied(checkpoint: Any, tmp_path: Path) -> None:
     outside = tmp_path / "cache" / "blobs"
     outside.mkdir(parents=True)
     (outside / "weights").write_text("w")
@@ -230,7 +230,7 @@ def test_what_links_lead_to_outside_is_copied(checkpoint: Any, tmp_path: Path) -
         (b"caf\xe9", None, "is not UTF-8"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_with_its_name(
+def test_unstorable_file_is_rejected_by_name(
     checkpoint: Any, reports: Any, tmp_path: Path, name: bytes | str, goal: str | None, words: str, upload: bool
 ) -> None:
     def save() -> None:
@@ -254,7 +254,7 @@ def test_what_cannot_be_kept_is_refused_with_its_name(
     assert not os.path.exists(tmp_path / "store") or os.listdir(tmp_path / "store") == []
 
 
-def test_a_selector_decides_on_what_links_lead_to(checkpoint: Any, tmp_path: Path) -> None:
+def test_selector_matches_paths_below_links(checkpoint: Any, tmp_path: Path) -> None:
     folder = written_by_frameworks(tmp_path / "model")
     uuid = checkpoint.upload(folder, {"steps_completed": 1}, selector=lambda path: path.startswith("latest/"))
     stored = tmp_path / "store" / uuid
@@ -370,7 +370,7 @@ with core.DistributedContext.from_torch_distributed() as distributed, core.init(
 """
 
 
-def test_a_rank_that_is_done_waits_for_what_the_others_still_write_and_rename(tmp_path: Path) -> None:
+def test_finished_rank_waits_while_others_write_and_rename(tmp_path: Path) -> None:
     results = run_ranks(RENAMES, 2, tmp_path)
     assert [status for status, _ in results] == [0, 0], results
     folder = tmp_path / "store" / results[0][1].strip()

@@ -50,7 +50,7 @@ def test_four_processes_on_one_node() -> None:
         assert not list(folder.glob("*.sock"))
 
 
-def test_four_processes_whose_temporary_folder_has_a_long_path(tmp_path: Path) -> None:
+def test_four_processes_work_with_long_temporary_folder(tmp_path: Path) -> None:
     folder = tmp_path / ("a" * 50)
     folder.mkdir()
     assert run_ranks(ALL_CALLS, 4, folder) == [(0, "well\n")] * 4

@@ -63,7 +63,7 @@ def test_all_that_can_be_used_where_nothing_is_said(nvml: Any) -> None:
     assert read(nvml, THREE.replace("2000", "2000,e4")) == {FIRST: MEASURED[FIRST], THIRD: MEASURED[THIRD]}
 
 
-def test_of_a_part_of_a_gpu_its_memory_is_told(nvml: Any) -> None:
+def test_gpu_part_reports_only_free_memory(nvml: Any) -> None:
     part = "MIG-44444444-0000-0000-0000-000000000004"
     assert read(nvml, f"{part},0,0,500,d", CUDA_VISIBLE_DEVICES=part) == {part: {"gpu_free_memory": 500.0}}
 

@@ -23,14 +23,14 @@ def test_nothing_of_the_masters_environment_gets_through(monkeypatch: pytest.Mon
     assert names == {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "SLURM_CONF"}
 
 
-def test_a_deadline_ends_a_command_and_says_so() -> None:
+def test_deadline_ends_command_and_result_says_timed_out() -> None:
     done = Shell().run(["sleep", "60"], deadline=0.2)
     assert done.timed_out
     assert not done.ok
     assert 0.2 <= done.seconds < 20
 
 
-def test_a_missing_command_is_told_apart_from_a_failing_one() -> None:
+def test_missing_command_differs_from_failing_command() -> None:
     assert Shell().run(["no-such-command-here"], deadline=10).not_found
     failing = Shell().run(["sh", "-c", "echo why >&2; exit 127"], deadline=10)
     assert (failing.returncode, failing.stderr, failing.not_found) == (127, "why\n", False)

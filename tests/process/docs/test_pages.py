@@ -50,7 +50,7 @@ def example_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_fence_says_what_it_is(page: str) -> None:
+def test_every_code_fence_names_known_language(page: str) -> None:
     assert [str(e) for e in examples(page) if e.language not in LANGUAGES] == []
 
 
@@ -79,7 +79,7 @@ def test_yaml_is_a_configuration(example: Example) -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/user.md"])
-def test_the_mistake_that_is_shown_is_told_so(page: str) -> None:
+def test_documented_config_error_matches_actual_message(page: str) -> None:
     (shown,) = [e.text.strip() for e in examples(page) if e.language == "text" and e.text.startswith("search.yaml:")]
     (file,) = [e.text for e in examples(page) if e.file == "search.yaml"]
     with pytest.raises(ConfigError) as caught:

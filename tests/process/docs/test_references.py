@@ -55,7 +55,7 @@ def test_names_in_backticks_exist(product: Package) -> None:
     assert product.broken_names() == []
 
 
-def test_what_is_raised_is_an_exception_that_the_module_can_meet(product: Package) -> None:
+def test_documented_exceptions_can_occur_in_module(product: Package) -> None:
     assert product.broken_raises() == []
 
 

@@ -43,7 +43,7 @@ def test_a_folder_that_another_master_holds_is_refused(local: MasterProcess) -> 
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_in_use_is_told(local: MasterProcess, tmp_path: Path) -> None:
+def test_port_in_use_error_names_port(local: MasterProcess, tmp_path: Path) -> None:
     done = trainmaster("serve", "--data", str(tmp_path / "data"), "--port", str(local.port))
     assert done.returncode == 1
     assert f"127.0.0.1:{local.port} cannot be used" in done.stderr
@@ -59,7 +59,7 @@ def test_a_port_in_use_is_told(local: MasterProcess, tmp_path: Path) -> None:
         ("port: [\n", ":2:"),
     ],
 )
-def test_a_wrong_configuration_is_told_with_its_line(own_master: MasterProcess, text: str, words: str) -> None:
+def test_invalid_configuration_is_reported_with_its_line(own_master: MasterProcess, text: str, words: str) -> None:
     own_master.config.write_text(text)
     done = trainmaster("serve", "--config", str(own_master.config), "--data", str(own_master.data), "--port", "0")
     assert done.returncode == 1
@@ -67,7 +67,7 @@ def test_a_wrong_configuration_is_told_with_its_line(own_master: MasterProcess, 
     assert "Traceback" not in done.stderr
 
 
-def test_without_a_told_password_one_is_made_up_and_left_for_its_owner(own_master: MasterProcess) -> None:
+def test_initial_passwords_are_generated_into_private_file(own_master: MasterProcess) -> None:
     own_master.password = ""
     own_master.start()
     left = own_master.data / "initial-password"
@@ -112,7 +112,7 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(own_master: MasterProce
     assert not (own_master.data / "pg").exists(), "the doctor changes nothing"
 
 
-def test_the_doctor_says_what_is_wrong_and_how_to_mend_it(own_master: MasterProcess, tmp_path: Path) -> None:
+def test_doctor_names_faults_and_remedies(own_master: MasterProcess, tmp_path: Path) -> None:
     own_master.config.write_text(
         LOCAL.replace("type: local", "type: slurm").replace("slots: 4, ", "")
         + "db: {host: 127.0.0.1, port: 1, user: u, name: n, password: p}\n"
@@ -130,7 +130,7 @@ def test_the_doctor_says_what_is_wrong_and_how_to_mend_it(own_master: MasterProc
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_database_that_cannot_be_had_is_told(own_master: MasterProcess, tmp_path: Path) -> None:
+def test_unavailable_database_is_reported_without_traceback(own_master: MasterProcess, tmp_path: Path) -> None:
     arguments = ["--config", str(own_master.config), "--data", str(own_master.data), "--port", "0"]
     done = trainmaster("serve", *arguments, TRAINMASTER_PG_BIN=str(tmp_path))
     assert done.returncode == 1
@@ -155,7 +155,7 @@ def test_jobs_get_the_address_that_their_cluster_names() -> None:
     assert site.url_of(parse_master(""), parse_master("").resource_manager) == ""
 
 
-def test_config_check_says_what_a_configuration_makes(tmp_path: Path) -> None:
+def test_config_check_describes_configuration(tmp_path: Path) -> None:
     config = tmp_path / "master.yaml"
     config.write_text(
         "resource_manager: {type: slurm, cluster_name: big, default_compute_resource_pool: gpu}\n"
@@ -181,7 +181,7 @@ additional_resource_managers: [{type: local, cluster_name: jura, slots: 2}]
 CALLED = "The pool default of jura is called jura.default, because alps has a pool of that name"
 
 
-def test_pools_of_one_name_are_reported_wherever_one_looks(tmp_path: Path) -> None:
+def test_equal_pool_names_are_reported_everywhere(tmp_path: Path) -> None:
     config = tmp_path / "master.yaml"
     config.write_text(TWINS)
     assert CALLED in trainmaster("config", "check", str(config)).stdout
@@ -203,7 +203,7 @@ def test_pools_of_one_name_are_reported_wherever_one_looks(tmp_path: Path) -> No
         assert task["allocations"][0]["resourcePool"] == "jura.default"
 
 
-def test_one_cluster_that_is_away_makes_the_master_degraded(tmp_path: Path) -> None:
+def test_unreachable_cluster_makes_master_degraded(tmp_path: Path) -> None:
     away = tmp_path / "away"
     away.write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
     away.chmod(0o755)
@@ -243,7 +243,7 @@ def health_of(process: MasterProcess) -> tuple[int, dict[str, Any]]:
         (b"cluster_name: \xff\n", "is not UTF-8 text (byte 14)"),
     ],
 )
-def test_config_check_says_what_is_wrong_and_where(tmp_path: Path, content: bytes, words: str) -> None:
+def test_config_check_names_error_and_its_place(tmp_path: Path, content: bytes, words: str) -> None:
     config = tmp_path / "master.yaml"
     config.write_bytes(content)
     done = trainmaster("config", "check", str(config))

@@ -57,7 +57,7 @@ def test_a_module_that_is_missing_is_named(local: MasterProcess, module: str) ->
     assert f"import {module}" in log_text(local.client(), trial.id)
 
 
-def test_what_it_said_last_is_told_where_there_is_no_traceback(local: MasterProcess) -> None:
+def test_reason_has_last_output_lines_without_traceback(local: MasterProcess) -> None:
     trial = failed(local, "import sys\nsys.exit('\\x1b[31mno data in /data\\x1b[0m: mount it')\n")
     assert trial.reason.endswith("; its last lines: no data in /data: mount it" + REASON)
 
@@ -137,7 +137,7 @@ with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
 """
 
 
-def test_one_that_hangs_when_asked_to_leave_is_ended_and_nothing_is_charged(local: MasterProcess) -> None:
+def test_hanging_trial_is_ended_on_pause_without_charge(local: MasterProcess) -> None:
     master = local.client()
     text = trainings.experiment(keys={"preemption_timeout": 1})
     number = master.create_experiment(text, files(train__py=DEAF)).id
@@ -187,7 +187,7 @@ with open(f"/proc/{pid}/status") as file:
 """
 
 
-def test_a_line_without_an_end_takes_no_memory_and_leaves_the_log_of_use(local: MasterProcess) -> None:
+def test_huge_line_uses_little_memory_and_keeps_its_end(local: MasterProcess) -> None:
     master = local.client()
     before = _peak(local.pid)
     text = trainings.experiment(keys={"entrypoint": ["python3", "-u", "train.py"]})

@@ -51,7 +51,7 @@ def create(master: Master, **hparams: object) -> int:
     ).id
 
 
-def test_a_pool_whose_jobs_do_not_start_rests_until_somebody_says_go(master: MasterProcess) -> None:
+def test_pool_pauses_on_failed_starts_until_one_job_runs(master: MasterProcess) -> None:
     broken = master.folder / "jobs" / "broken"
     broken.touch()
     client = master.client("admin")

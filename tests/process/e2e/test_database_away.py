@@ -97,7 +97,7 @@ def told_in_health(site: Site) -> bool:
     return status == 503 and "does not answer" in health["database"]
 
 
-def test_a_search_goes_on_through_a_database_that_hangs_and_one_that_dies(site: Site) -> None:
+def test_search_continues_through_hung_and_dead_database(site: Site) -> None:
     master = site.master
     searcher = {"name": "random", "metric": "error", "max_trials": 8, "max_concurrent_trials": 4}
     text = trainings.experiment(searcher, epochs=EPOCHS, pause=0.5, value={"type": "double", "minval": 1, "maxval": 9})

@@ -43,7 +43,7 @@ def test_the_reason_of_a_failed_experiment_is_its_cause(local: MasterProcess) ->
     assert reason.endswith("(2 of 2 failed trials have this cause)")
 
 
-def test_a_search_whose_first_trials_fail_alike_is_paused_once(local: MasterProcess) -> None:
+def test_search_with_same_early_failures_is_paused_once(local: MasterProcess) -> None:
     master = local.client()
     number = search(master, SAME, failure_fuse=3, max_restarts=2)
     wait_for(lambda: master.experiment(number).state == "PAUSED", "the fuse to blow")
@@ -85,7 +85,7 @@ def test_a_failed_trial_s_sentence_is_its_experiment_s(local: MasterProcess) -> 
 # -- what has no effect -------------------------------------------------------------------------------------------
 
 
-def test_mounts_without_a_container_are_named_at_creation_and_in_the_log(local: MasterProcess) -> None:
+def test_ineffective_mounts_are_named_at_creation_and_in_log(local: MasterProcess) -> None:
     master = local.client()
     config = {
         "name": "mounts",

@@ -17,7 +17,7 @@ SEARCH = trainings.experiment(
 )
 
 
-def test_killed_at_ten_random_moments_a_search_ends_as_if_nothing_had_happened(own_master: MasterProcess) -> None:
+def test_search_survives_ten_kills_of_master(own_master: MasterProcess) -> None:
     own_master.start()
     number = own_master.client().create_experiment(SEARCH, files(train__py=trainings.COUNTING)).id
     moments = random.Random(4)
@@ -57,7 +57,7 @@ def test_hyperparameters_do_not_depend_on_restarts(own_master: MasterProcess, lo
     assert [t.hparams for t in master.trials(number)] == [t.hparams for t in undisturbed.trials(expected)]
 
 
-def test_a_trial_that_ends_while_the_master_is_away_loses_nothing(own_master: MasterProcess) -> None:
+def test_trial_that_ends_during_master_outage_loses_nothing(own_master: MasterProcess) -> None:
     own_master.start()
     master = own_master.client()
     gate = own_master.folder / "gate"
@@ -80,7 +80,7 @@ def test_a_trial_that_ends_while_the_master_is_away_loses_nothing(own_master: Ma
     assert "starting after epoch 0" in log_text(master, trial.id)
 
 
-def test_a_job_whose_master_hangs_when_it_ends_leaves_and_loses_nothing(own_master: MasterProcess) -> None:
+def test_job_that_ends_while_master_hangs_loses_nothing(own_master: MasterProcess) -> None:
     own_master.start()
     master = own_master.client()
     gate = own_master.folder / "gate"
@@ -103,7 +103,7 @@ def test_a_job_whose_master_hangs_when_it_ends_leaves_and_loses_nothing(own_mast
     assert not own_master.errors()
 
 
-def test_started_again_on_the_same_folder_it_goes_on_where_it_was(own_master: MasterProcess) -> None:
+def test_restarted_master_keeps_cluster_id_and_experiments(own_master: MasterProcess) -> None:
     own_master.start()
     first = own_master.client()
     number = first.create_experiment(trainings.experiment(epochs=2), files(train__py=trainings.COUNTING)).id
@@ -117,7 +117,7 @@ def test_started_again_on_the_same_folder_it_goes_on_where_it_was(own_master: Ma
     assert only_trial(again, number).batches == 2
 
 
-def test_a_job_lost_without_a_trace_is_started_again_without_charge(own_master: MasterProcess) -> None:
+def test_job_lost_without_trace_is_restarted_without_charge(own_master: MasterProcess) -> None:
     own_master.start()
     master = own_master.client()
     text = trainings.experiment(epochs=10, save_at=2, stay_at=3)

@@ -43,7 +43,7 @@ def test_a_trial_runs_to_its_end(local: MasterProcess) -> None:
     assert "starting after epoch 0" in log_text(master, trial.id)
 
 
-def test_pausing_saves_and_activating_goes_on_from_there(local: MasterProcess) -> None:
+def test_paused_trial_saves_and_resumes_from_checkpoint(local: MasterProcess) -> None:
     master = local.client()
     number = create(master, trainings.experiment(epochs=10, stay_at=2))
     wait_for_steps(master, number, 2)
@@ -243,7 +243,7 @@ def test_deleting_removes_rows_and_files(local: MasterProcess) -> None:
     assert not events.exists()
 
 
-def test_a_command_that_does_not_fit_is_told(local: MasterProcess) -> None:
+def test_pausing_completed_experiment_is_rejected(local: MasterProcess) -> None:
     master = local.client()
     number = create(master, trainings.experiment(epochs=1))
     wait_ended(master, number)
@@ -253,7 +253,7 @@ def test_a_command_that_does_not_fit_is_told(local: MasterProcess) -> None:
     master.kill(number)  # what has ended is as dead as was asked for
 
 
-def test_an_experiment_that_limits_itself_holds_no_more_slots_than_it_may(local: MasterProcess) -> None:
+def test_max_slots_limits_slots_of_experiment(local: MasterProcess) -> None:
     """There would be room for more of its trials, and the pool's own scheduler does not know of `max_slots`."""
     master, gate = local.client(), local.folder / "gate-of-max-slots"
     searcher = {"name": "random", "metric": "error", "max_trials": 5}
@@ -275,7 +275,7 @@ def test_an_experiment_that_limits_itself_holds_no_more_slots_than_it_may(local:
     ended_as(master, number, "COMPLETED")
 
 
-def test_what_jobs_say_themselves_waits_for_no_look_at_the_scheduler(own_master: MasterProcess) -> None:
+def test_job_reports_take_effect_between_scheduler_polls(own_master: MasterProcess) -> None:
     """One trial follows the other, each is ended by its own word, and the cluster is looked at once an hour."""
     own_master.config.write_text("resource_manager: {type: local, slots: 1, poll_interval: 3600}\n")
     own_master.start()

@@ -62,7 +62,7 @@ with core.init() as context:
 """
 
 
-def test_what_cannot_be_kept_is_refused_in_the_training(local: MasterProcess) -> None:
+def test_unstorable_values_are_refused_in_training(local: MasterProcess) -> None:
     master = local.client()
     number = run(master, UNKEPT)
     ended_as(master, number, "COMPLETED")
@@ -135,7 +135,7 @@ RESOURCES = {
 }
 
 
-def test_a_checkpoint_with_links_is_listed_downloaded_and_thinned_out(local: MasterProcess, tmp_path: Path) -> None:
+def test_checkpoint_with_links_is_listed_downloaded_and_thinned(local: MasterProcess, tmp_path: Path) -> None:
     master = local.client()
     number = run(master, LINKED)
     assert "SEEN weights global_step10" in log_text(master, only_trial(master, number).id)

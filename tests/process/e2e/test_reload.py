@@ -77,7 +77,7 @@ def log_lines(master: Master, experiment_id: int) -> list[str]:
     return log_text(master, only_trial(master, experiment_id).id).splitlines()
 
 
-def test_what_is_wrong_changes_nothing(own_master: MasterProcess, tmp_path: Path) -> None:
+def test_reload_of_invalid_configuration_changes_nothing(own_master: MasterProcess, tmp_path: Path) -> None:
     own_master.config.write_text(TWO)
     own_master.start()
     master = own_master.client()
@@ -106,7 +106,7 @@ def test_what_is_wrong_changes_nothing(own_master: MasterProcess, tmp_path: Path
         master.create_experiment(gone, files(train__py=SAYS))
 
 
-def test_jobs_of_a_cluster_that_is_not_named_any_more_wait_for_it(own_master: MasterProcess) -> None:
+def test_jobs_of_removed_cluster_resume_when_it_returns(own_master: MasterProcess) -> None:
     gate = own_master.folder / "gate"
     own_master.config.write_text(TWO)
     own_master.start()

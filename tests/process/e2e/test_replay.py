@@ -8,7 +8,7 @@ from tests.support import trainings
 from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_for
 
 
-def test_a_poisoned_spool_loses_only_what_is_poisoned(own_master: MasterProcess) -> None:
+def test_unstorable_report_in_spool_loses_only_itself(own_master: MasterProcess) -> None:
     own_master.start()
     master = own_master.client()
     gate = own_master.folder / "gate"

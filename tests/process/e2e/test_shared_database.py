@@ -68,7 +68,7 @@ def test_the_one_that_stays_takes_over(pair: tuple[MasterProcess, MasterProcess]
     assert not second.errors()
 
 
-def test_a_long_poll_at_one_master_hears_of_a_decision_made_at_the_other(
+def test_long_poll_hears_decision_of_other_master(
     pair: tuple[MasterProcess, MasterProcess],
 ) -> None:
     first, second = pair

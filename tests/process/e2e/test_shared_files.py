@@ -42,7 +42,7 @@ def _waits(job: Path) -> bool:
     return (job / ".local/submitted").exists() and not (job / ".local/assignment").exists()
 
 
-def test_a_damaged_file_is_found_and_written_anew(own_master: MasterProcess) -> None:
+def test_damaged_shared_files_are_restored_without_charge(own_master: MasterProcess) -> None:
     own_master.start()
     master = own_master.client()
     (root,) = {path.parent for path in own_master.data.rglob(".queue.lock")}

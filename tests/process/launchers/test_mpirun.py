@@ -31,7 +31,7 @@ def test_the_command_names_the_nodes_and_their_slots() -> None:
     ]
 
 
-def test_mpirun_takes_no_schedulers_way_and_the_users_word_counts() -> None:
+def test_mpirun_ignores_scheduler_and_keeps_user_settings() -> None:
     common = {"SLURM_JOB_ID": "1", "PBS_NODEFILE": "x", "PMIX_RANK": "0", "A": "b", "OMPI_MCA_plm": "mine"}
     found = mpi_environment(PLACE, common)
     assert not {"SLURM_JOB_ID", "PBS_NODEFILE", "PMIX_RANK"} & set(found)
@@ -95,14 +95,14 @@ def test_a_daemon_that_mpirun_left_behind_does_not_keep_its_node(stage: Any, tmp
     assert [node.returncode for node in nodes] == [3, 3], outputs
 
 
-def test_an_image_without_mpirun_is_told_so(stage: Any) -> None:
+def test_image_without_mpirun_is_reported(stage: Any) -> None:
     job, _ = stage(f"PATH=/nonesuch {sys.executable} -m trainmaster.launchers.mpirun ./prog")
     status, output = job.run()
     assert status == 78, output
     assert "there is no mpirun in this image" in job.exit_record()["evidence"]
 
 
-def test_the_remote_shell_says_when_nobody_listens(tmp_path: Path) -> None:
+def test_remote_shell_reports_node_that_does_not_listen(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "trainmaster.launchers.remote_shell", "node-1", "true"],
         cwd=Path(__file__).resolve().parents[3],

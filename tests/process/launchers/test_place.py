@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
         (["--", "train.py", "--", "x"], [], ["train.py", "--", "x"]),
     ],
 )
-def test_what_stands_before_two_dashes_is_the_frameworks(arguments: Any, options: Any, script: Any) -> None:
+def test_arguments_before_two_dashes_go_to_framework(arguments: Any, options: Any, script: Any) -> None:
     assert split_arguments(arguments, "torchrun") == (options, script)
 
 
@@ -45,7 +45,7 @@ def test_wrong_arguments_are_a_sentence(arguments: Any, words: str) -> None:
         split_arguments(arguments, "torchrun")
 
 
-def test_a_python_file_is_given_to_python_and_a_program_runs_by_itself(tmp_path: Path) -> None:
+def test_only_executable_programs_run_without_python(tmp_path: Path) -> None:
     marked = tmp_path / "run.py"
     marked.write_text("#!/usr/bin/env python3\n")
     plain = [sys.executable, "-u"]
@@ -65,13 +65,13 @@ def test_outside_of_a_job_this_machine_has_one_slot(monkeypatch: pytest.MonkeyPa
     assert place == Place()
 
 
-def test_a_missing_framework_is_named_with_what_to_do() -> None:
+def test_missing_framework_error_says_what_to_do() -> None:
     with pytest.raises(LaunchError, match=r"nonesuch is not in this image: torchrun needs .* set environment\.image"):
         need("nonesuch", "torchrun")
     need("json", "torchrun")
 
 
-def test_the_first_failure_counts_and_those_that_it_ended_come_last(tmp_path: Path) -> None:
+def test_first_failure_comes_before_ranks_that_it_ended(tmp_path: Path) -> None:
     run_dir = str(tmp_path)
     assert first_failure(None) is None
     assert first_failure(run_dir) is None
@@ -83,7 +83,7 @@ def test_the_first_failure_counts_and_those_that_it_ended_come_last(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("later", "rank"), [(0.4, 1), (20.0, 0)])  # after 20 s it is a launcher that kills
-def test_a_killed_rank_comes_before_those_that_noticed_its_end_first(tmp_path: Path, later: float, rank: int) -> None:
+def test_killed_rank_precedes_ranks_that_noticed_its_end(tmp_path: Path, later: float, rank: int) -> None:
     for number, (status, at) in enumerate([(14, 3.0), (137, 3.0 + later), (143, 1.0)]):
         leave_rank_end(str(tmp_path), RankEnd(number, status, at))
     assert first_failure(str(tmp_path)).rank == rank  # type: ignore[union-attr]

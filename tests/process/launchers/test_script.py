@@ -47,7 +47,7 @@ def test_ranks_count_through_all_nodes() -> None:
     assert first[0]["A"] == "b"
 
 
-def test_what_frameworks_read_of_a_worker() -> None:
+def test_worker_environment_has_framework_variables() -> None:
     (worker,) = worker_environments({"SLURM_JOB_ID": "7", "SLURM_PROCID": "1"}, (2, 1), 1)
     found = worker_variables(PLACE, (2, 1), worker, per_node=False)
     assert json.loads(found.pop("TF_CONFIG")) == {
@@ -97,7 +97,7 @@ def two_nodes(stage: Any, entrypoint: Any, script: Any, slots: Any = 4, **files:
 
 
 @pytest.mark.parametrize(("option", "workers"), [("", 4), ("--per-node -- ", 2)])
-def test_every_worker_of_two_nodes_knows_who_it_is(stage: Any, option: str, workers: int) -> None:
+def test_workers_of_two_nodes_know_their_ranks(stage: Any, option: str, workers: int) -> None:
     _, master, nodes = two_nodes(stage, f"python3 -m trainmaster.launchers.script {option}train.py", SHOW)
     for node in nodes:
         output, _ = node.communicate(timeout=120)
@@ -199,7 +199,7 @@ class Worker:
         return self._lines.readline().rstrip("\n")
 
 
-def test_workers_exchange_what_they_put_at_a_barrier() -> None:
+def test_workers_exchange_values_at_barrier() -> None:
     failures: list[Any] = []
     with Pmi(Place(slots=(2,), worker_ports=((1, 2),)), (2,), failures.append) as pmi:
         given = [pmi.worker(local) for local in (0, 1)]
@@ -243,7 +243,7 @@ def test_a_program_of_mpich_runs_on_two_nodes_without_mpiexec(stage: Any) -> Non
     assert sorted(spoken(master, "sum")) == [(rank, "10 of 4") for rank in range(4)]
 
 
-def test_a_schedulers_own_process_management_is_left_where_it_started_as_many_tasks(stage: Any) -> None:
+def test_scheduler_pmi_is_kept_if_it_started_all_workers(stage: Any) -> None:
     """One worker on this node, for which the scheduler opened a connection before the job began."""
     ours, theirs = socket.socketpair()
     script = """

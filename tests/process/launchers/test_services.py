@@ -46,7 +46,7 @@ class Jupyter(BaseHTTPRequestHandler):
         return
 
 
-def test_what_runs_in_a_notebook_is_asked_of_jupyter() -> None:
+def test_notebook_asks_jupyter_for_running_kernels() -> None:
     with HTTPServer(("127.0.0.1", 0), Jupyter) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -65,7 +65,7 @@ def test_the_secret_of_a_notebook_is_no_argument() -> None:
     assert not any("token" in word for word in command)
 
 
-def test_what_a_tensorboard_shows(tmp_path: Path) -> None:
+def test_tensorboard_links_given_folders(tmp_path: Path) -> None:
     shows, rest = tensorboard.parse(
         ["--show=exp_1=/a=b/trial", "--show=exp_2=/c", "--", "--samples_per_plugin=images=9"]
     )
@@ -76,7 +76,7 @@ def test_what_a_tensorboard_shows(tmp_path: Path) -> None:
         tensorboard.parse(["--logdir", "/"])
 
 
-def test_who_enters_a_shell_finds_its_surroundings(tmp_path: Path) -> None:
+def test_shell_command_gets_environment_and_folder_of_job(tmp_path: Path) -> None:
     odd = {"PLAIN": "x", "ODD": "a 'b' \"c\" $d `e` \n f", "no name": "x", "TERM": "mine", "PATH": os.environ["PATH"]}
     script = tmp_path / "enter.sh"
     script.write_text(shell.entrance(odd, str(tmp_path)))
@@ -118,7 +118,7 @@ def test_where_a_service_is_reached(url: str, address: str) -> None:
     assert address_for(url, "10.0.0.7") == address
 
 
-def test_a_port_that_somebody_else_takes_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_taken_port_is_given_up_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first command finds its port taken, the second one stands."""
     ours = service.Service.__new__(service.Service)
     ours.address = "127.0.0.1"

@@ -113,7 +113,7 @@ def test_an_experiment_speaks_to_it_in_its_own_words(process: MasterProcess, fol
         ({"project": "a;b"}, "LSF does not take ';' in 'a;b'."),
     ],
 )
-def test_what_it_does_not_take_is_refused_in_its_words(
+def test_invalid_job_options_are_refused_in_dispatchers_words(
     process: MasterProcess, section: dict[str, object], says: str
 ) -> None:
     with pytest.raises(APIError) as refused:
@@ -121,7 +121,7 @@ def test_what_it_does_not_take_is_refused_in_its_words(
     assert says in str(refused.value)
 
 
-def test_its_section_of_the_masters_file_is_checked_by_its_own_model() -> None:
+def test_dispatcher_section_is_checked_by_its_own_model() -> None:
     text = "resource_manager:\n  type: lsf\n  bin: /opt/lsf/bin\n  envdr: /etc\n  queues: {normal: 0}\n"
     with visible(PACKAGE), pytest.raises(ConfigError) as refused:
         parse_master(text, source="m.yaml")

@@ -23,7 +23,7 @@ def waits(backoff: Backoff, count: int) -> list[float]:
     return [backoff.next() for _ in range(count)]
 
 
-def test_waits_double_up_to_the_ceiling_each_at_random_up_to_half_shorter() -> None:
+def test_waits_double_to_ceiling_with_up_to_half_jitter() -> None:
     backoff = Backoff(0.25, 10.0, Clock())
     for wait, longest in zip(waits(backoff, 9), (0.25, 0.5, 1, 2, 4, 8, 10, 10, 10), strict=True):
         assert longest / 2 <= wait <= longest
@@ -45,7 +45,7 @@ def test_jobs_that_come_back_after_an_hour_spread_over_a_minute() -> None:
     assert len({round(wait) for wait in last}) > 20  # seconds in which some of them call
 
 
-def test_after_a_short_absence_none_waits_longer_than_the_ceiling() -> None:
+def test_backoff_stays_below_ceiling_in_short_outage() -> None:
     clock = Clock()
     backoff = Backoff(clock=clock)
     while clock.now < 180:
@@ -54,7 +54,7 @@ def test_after_a_short_absence_none_waits_longer_than_the_ceiling() -> None:
         clock.now += wait
 
 
-def test_a_wait_that_the_master_asked_for_is_kept_and_not_by_all_alike() -> None:
+def test_requested_wait_is_kept_with_random_spread() -> None:
     asked = [Backoff(clock=Clock()).next(40.0) for _ in range(1000)]
     assert min(asked) >= 40
     assert max(asked) <= 50

@@ -133,7 +133,7 @@ def test_a_header_is_one_line(served: dict[str, object], token: str) -> None:
     assert server.asked == []
 
 
-def test_who_hangs_is_not_waited_for(served: dict[str, object]) -> None:
+def test_hanging_server_times_out(served: dict[str, object]) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     served["listener"] = listener
     connection = Connection("127.0.0.1", listener.getsockname()[1], 60)

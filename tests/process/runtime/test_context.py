@@ -80,7 +80,7 @@ def test_an_empty_context_is_fine(target: Any) -> None:
         ([("a/b", tarfile.SYMTYPE, "."), ("a/b/c", tarfile.SYMTYPE, "../../..")], "leads out"),
     ],
 )
-def test_what_leads_out_is_refused(target: Any, entries: Any, words: str) -> None:
+def test_unsafe_archive_entries_are_rejected(target: Any, entries: Any, words: str) -> None:
     with pytest.raises(BadContext, match=words):
         unpack_context(pack(*entries), str(target))
     assert sorted(os.listdir(target.parent)) == ["context"]
@@ -140,7 +140,7 @@ def test_compressed_data_with_a_wrong_byte_is_refused(target: Any) -> None:
         unpack_context(start + b"\xff" * 1000, str(target))
 
 
-def test_a_job_with_a_bad_context_says_so(stage: Any) -> None:
+def test_bad_context_is_named_in_exit_and_log(stage: Any) -> None:
     job, master = stage("echo never", context=pack(("../evil", b"x")))
     status, _ = job.run()
     assert status == 70
@@ -148,7 +148,7 @@ def test_a_job_with_a_bad_context_says_so(stage: Any) -> None:
     assert any("leads out" in line for line in master.lines(source="runtime"))
 
 
-def test_files_that_the_master_cannot_give_now_are_asked_for_again(stage: Any) -> None:
+def test_context_files_are_requested_again_after_503(stage: Any) -> None:
     job, master = stage("cat a", context=pack(("a", b"here")))
     master.apart, master.answer_status["context"] = True, 503
     process = job.start()
@@ -176,7 +176,7 @@ def test_files_that_did_not_come_with_the_lease_are_fetched(stage: Any) -> None:
     assert master.lines() == ["here"]
 
 
-def test_a_lease_with_spoilt_files_is_told(stage: Any) -> None:
+def test_lease_with_undecodable_file_ends_job_with_error(stage: Any) -> None:
     job, master = stage("echo never")
     spoilt = {"path": "a", "mode": 0o644, "mtime": 0, "content": "%%%"}
     master._lease = lambda body: (200, {**master.work, "files": [spoilt], "context_size": 3})
@@ -187,7 +187,7 @@ def test_a_lease_with_spoilt_files_is_told(stage: Any) -> None:
     )
 
 
-def test_small_files_are_listed_and_written_as_the_archive_would_be(target: Any) -> None:
+def test_small_files_are_written_as_archive_would_write_them(target: Any) -> None:
     archive = pack(("a", tarfile.DIRTYPE, ""), ("./a/train.py", b"print(1)"), ("empty", b""), ("empty", b"later"))
     files = listed(archive)
     assert files is not None
@@ -238,7 +238,7 @@ def test_a_list_of_files_that_makes_no_sense_is_refused(target: Any, entry: Any,
     ],
     ids=["link", "pipe", "large", "many", "bomb", "two", "cut off", "none", "empty", "absent"],
 )
-def test_what_is_not_small_and_plain_is_left_to_the_runtime(archive: Any) -> None:
+def test_unusual_context_is_left_to_runtime(archive: Any) -> None:
     assert listed(archive) is None
 
 

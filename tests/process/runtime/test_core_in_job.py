@@ -115,7 +115,7 @@ def test_the_decision_is_seen_even_when_the_master_is_slow(stage: Any) -> None:
     assert "left after 2" in master.lines()
 
 
-def test_operations_run_to_max_length_when_nobody_objects(stage: Any) -> None:
+def test_operations_run_to_max_length_without_preemption(stage: Any) -> None:
     job, master = stage("python3 train.py", context=archive(**{"train.py": SEARCH}))
     status, _ = job.run()
     assert status == 0
@@ -124,7 +124,7 @@ def test_operations_run_to_max_length_when_nobody_objects(stage: Any) -> None:
     assert job.exit_record()["preempted"] is None
 
 
-def test_a_training_that_is_asked_to_leave_at_once_does_not_begin(stage: Any) -> None:
+def test_training_does_not_begin_when_already_preempted(stage: Any) -> None:
     job, master = stage("echo began", work={"preempt": {"reason": "paused"}})
     status, _ = job.run()
     assert status == 0

@@ -117,7 +117,7 @@ def test_gpus_that_are_missing_are_named(nvml: Any, tmp_path: Path, gpus: Any, e
         (["MIG-1,0,0,0,d", "MIG-2,0,0,0,d"], {"CUDA_VISIBLE_DEVICES": "MIG-1,MIG-2"}),
     ],
 )
-def test_nothing_is_said_where_all_is_well(nvml: Any, tmp_path: Path, gpus: Any, environ: Any) -> None:
+def test_complete_gpus_raise_no_error_or_warning(nvml: Any, tmp_path: Path, gpus: Any, environ: Any) -> None:
     root = node_with_driver(tmp_path)
     assert look(root, 4, LD_LIBRARY_PATH=str(nvml), FAKE_GPUS=" ".join(gpus), **environ) == (None, None)
 
@@ -226,7 +226,7 @@ def test_a_job_that_sees_its_gpus_trains(stage: Any, python_on_a_gpu_node: Any) 
     assert [line for line in master.lines(source="runtime") if "GPU" in line] == []
 
 
-def test_a_job_says_what_is_doubtful_and_trains(stage: Any) -> None:
+def test_job_warns_of_unverifiable_gpus_and_trains(stage: Any) -> None:
     job, master = stage("echo trains", slots=2, slot_type="cuda")
     status, output = job.run(CUDA_VISIBLE_DEVICES="0,1", LD_LIBRARY_PATH="/nonexistent")
     assert (status, master.lines()) == (0, ["trains"]), output
@@ -248,7 +248,7 @@ def test_a_node_with_too_few_slots_is_named(stage: Any) -> None:
         assert not record["began"]
 
 
-def test_one_node_with_too_few_slots_says_so(stage: Any) -> None:
+def test_single_node_job_with_too_few_slots_reports_it(stage: Any) -> None:
     job, master = stage("echo never", slots=2, slot_type="cuda")
     assert job.run(CUDA_VISIBLE_DEVICES="0")[0] == 69
     assert "node n0 has 1 slots instead of 2; " in master.exits[0]["message"]

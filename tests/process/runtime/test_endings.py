@@ -182,7 +182,7 @@ while [ ! -s {tmp_path}/daemon ]; do sleep 0.01; done
     assert any("left behind" in line for line in master.lines(source="runtime"))
 
 
-def test_a_training_whose_shell_died_of_the_same_signal_may_save(stage: Any) -> None:
+def test_training_may_save_after_signal_ends_its_shell(stage: Any) -> None:
     """Slurm signals every process of a job: the runtime, the shell of the entrypoint, and the training."""
     script = """
 import os, signal, time
@@ -233,7 +233,7 @@ def memory_group() -> Path | None:
     return None
 
 
-def test_a_training_killed_for_want_of_memory_is_told_so(stage: Any) -> None:
+def test_training_killed_for_lack_of_memory_is_reported(stage: Any) -> None:
     group = memory_group()
     if group is None:
         pytest.skip("no memory control group can be made here (not root, or no memory controller)")
@@ -305,7 +305,7 @@ def test_the_training_inherits_nothing_but_its_streams(stage: Any) -> None:
         (["/"], 126, "'/' cannot be run"),
     ],
 )
-def test_what_cannot_be_run_is_told_as_a_shell_would(stage: Any, entrypoint: Any, status: int, words: str) -> None:
+def test_unrunnable_entrypoint_gets_status_of_shell(stage: Any, entrypoint: Any, status: int, words: str) -> None:
     job, master = stage(entrypoint, context=archive(text="no program"))
     assert job.run()[0] == status
     assert words in master.exits[0]["message"]
@@ -326,7 +326,7 @@ except BlockingIOError as error:
 """
 
 
-def test_where_no_more_processes_may_be_the_error_names_the_program() -> None:
+def test_error_at_process_limit_names_program() -> None:
     package = Path(tempfile.mkdtemp(prefix="tm-")) / "runtime.zip"  # where any account may read
     try:
         package.parent.chmod(0o755)

@@ -51,7 +51,7 @@ def test_a_ranks_exception_says_more_than_its_launchers() -> None:
     assert quoted(launcher, None, tail) == "ModuleNotFoundError: No module named 'torchvision'"
 
 
-def test_the_rank_that_failed_first_is_quoted_from_stdout_where_stderr_is_empty() -> None:
+def test_rank_without_stderr_is_quoted_from_stdout() -> None:
     tail = Tail()
     quoted(CHAINED, 1, tail)
     for rank in (1, 2):

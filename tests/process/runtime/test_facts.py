@@ -52,7 +52,7 @@ def test_slurms_words() -> None:
     assert read_facts({**SLURM, "SLURM_NODEID": "0"}, job()).slot_ids == (0, 1)
 
 
-def test_ours_win() -> None:
+def test_trainmaster_variables_override_schedulers() -> None:
     ours = {"TRAINMASTER_JOB_ID": "9", "TRAINMASTER_NODE_RANK": "0", "TRAINMASTER_SLOT_IDS": "[4, 6]"}
     facts = read_facts({**SLURM, **ours, "TRAINMASTER_END_TIME": "12.5"}, job(slot_type="cuda"))
     assert (facts.job_id, facts.node_rank, facts.slot_ids, facts.end_time) == ("9", 0, (4, 6), 12.5)

@@ -93,7 +93,7 @@ def test_when_there_is_room_again_the_spool_is_made_whole(stage: Any, small_disk
 
 
 @pytest.mark.parametrize("leave", [0, 40_000])
-def test_a_node_whose_own_disk_is_full_is_told_of(stage: Any, small_disk: Any, leave: int) -> None:
+def test_exit_record_names_full_node_disk(stage: Any, small_disk: Any, leave: int) -> None:
     job, master = stage("echo never")
     fill(small_disk, leave)
     with tempfile.TemporaryDirectory() as short:  # a longer name would be passed over

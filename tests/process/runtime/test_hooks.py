@@ -12,9 +12,7 @@ PRINTS = "import os; print('got', os.environ.get('ADMIN'), os.environ.get('MINE'
 
 
 @pytest.mark.parametrize("entrypoint", ["python3 train.py", ["python3", "train.py"]])
-def test_what_hooks_export_holds_for_the_entrypoint_and_the_administrators_come_first(
-    stage: Any, entrypoint: Any
-) -> None:
+def test_entrypoint_sees_hook_exports_administrators_first(stage: Any, entrypoint: Any) -> None:
     context = archive(**{"train.py": PRINTS, "startup-hook.sh": 'export MINE="after $ADMIN"\n'})
     job, master = stage(entrypoint, context=context)
     (job.folder / "hooks").mkdir()
@@ -25,7 +23,7 @@ def test_what_hooks_export_holds_for_the_entrypoint_and_the_administrators_come_
     assert "got first, second after first, second" in master.lines()
 
 
-def test_a_hook_that_fails_ends_the_attempt_before_the_entrypoint(stage: Any) -> None:
+def test_failing_hook_ends_attempt_before_entrypoint(stage: Any) -> None:
     context = archive(**{"train.py": PRINTS, "startup-hook.sh": "echo before\nfalse\necho after\n"})
     job, master = stage("python3 train.py", context=context)
     status, _ = job.run()

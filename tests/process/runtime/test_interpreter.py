@@ -102,5 +102,5 @@ def test_conda_is_activated_by_its_own_hook() -> None:
     assert any(line.startswith("conda activate 'my env' || ") for line in lines)
 
 
-def test_what_names_no_interpreter() -> None:
+def test_entrypoint_without_interpreter_names_python3() -> None:
     assert "python3" in origin({}, "torchrun train.py", {"PATH": "/usr/bin:/bin"})

@@ -33,7 +33,7 @@ with core.init() as ctx:
 """
 
 
-def test_reports_are_replayed_once_and_in_order_when_it_comes_back(stage: Any, tmp_path: Path) -> None:
+def test_reports_are_replayed_once_in_order_after_outage(stage: Any, tmp_path: Path) -> None:
     job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}))
     process = job.start(TEST_FOLDER=str(tmp_path))
     master.wait(lambda: len(master.kinds("metrics")) == 10)
@@ -95,7 +95,7 @@ def test_a_master_that_asks_to_wait_is_not_called_before(stage: Any, tmp_path: P
     assert [m["steps_completed"] for m in master.kinds("metrics")] == list(range(1, 31))
 
 
-def test_when_it_stays_away_spool_and_exit_record_remain(stage: Any, tmp_path: Path) -> None:
+def test_spool_and_exit_record_remain_while_master_unreachable(stage: Any, tmp_path: Path) -> None:
     job, master = stage("python3 train.py; exit 3", context=archive(**{"train.py": STEPS}), final_patience=1.5)
     process = job.start(TEST_FOLDER=str(tmp_path))
     master.wait(lambda: len(master.kinds("metrics")) == 10)
@@ -170,7 +170,7 @@ def test_a_record_that_the_master_cannot_store_holds_up_nothing(stage: Any, tmp_
     assert "a record cannot be stored" in kept[4]["why"]
 
 
-def test_a_last_line_that_the_master_cannot_store_holds_up_neither_the_others_nor_the_end(stage: Any) -> None:
+def test_unstorable_log_line_holds_up_neither_others_nor_exit(stage: Any) -> None:
     job, master = stage("echo first; echo second; echo third")
     master.refuse_record = lambda record: record.get("line") == "second"
     status, _ = job.run()
@@ -232,7 +232,7 @@ def test_a_master_that_hangs_at_the_last_call_is_asked_once(stage: Any, tmp_path
     assert len([call for call in master.requests if call.endswith("/exit")]) == 1
 
 
-def test_a_job_whose_master_is_gone_for_good_ends(stage: Any) -> None:
+def test_job_without_master_ends_after_timeout(stage: Any) -> None:
     job, master = stage("echo began; exec sleep 600", orphaned_after=1.0)
     process = job.start()
     until(lambda: "began" in master.lines())
@@ -242,9 +242,7 @@ def test_a_job_whose_master_is_gone_for_good_ends(stage: Any) -> None:
     assert "the master has given no sign for" in output
 
 
-def test_a_job_whose_folder_is_gone_ends_when_its_master_is_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_job_with_removed_folder_ends_if_master_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it reports would be read by nobody. A file system that is away for a moment ends nothing."""
     clock, ended = [1000.0], []
     monkeypatch.setattr(reporting.time, "monotonic", lambda: clock[0])  # type: ignore[attr-defined]

@@ -50,7 +50,7 @@ def test_the_first_line_of_ones_own_file_counts(told: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "login1:8080\n", "ftp://x\n", "\nhttp://second-line\n", "\udc80"])
-def test_what_is_no_address_is_none(told: Path, text: str) -> None:
+def test_malformed_url_is_ignored(told: Path, text: str) -> None:
     told.write_bytes(text.encode(errors="surrogateescape"))
     assert read_url(str(told)) is None
 
@@ -81,7 +81,7 @@ def test_roots_file_is_believed_by_everybody(told: Path) -> None:
 
 
 @needs_root
-def test_where_a_container_hides_owners_the_one_that_the_master_named_is_believed(told: Path) -> None:
+def test_owner_named_by_master_is_trusted_in_user_namespace(told: Path) -> None:
     namespace = ["unshare", "--user", "--map-root-user"]
     if run_as_stranger([*namespace, "true"]).returncode != 0:
         pytest.skip("this machine lets nobody make a user namespace")

@@ -98,7 +98,7 @@ def current_umask() -> Any:
 
 
 @pytest.mark.parametrize("length", [74, 75, 80, 81])
-def test_a_long_name_for_temporary_files_leaves_room_for_the_sockets(stage: Any, length: int) -> None:
+def test_long_temporary_folder_leaves_room_for_sockets(stage: Any, length: int) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
         place = os.path.join(short, "x" * (length - len(short) - 1))
         os.mkdir(place)
@@ -107,7 +107,7 @@ def test_a_long_name_for_temporary_files_leaves_room_for_the_sockets(stage: Any,
     assert (status, master.lines()) == (0, ["here"]), output
 
 
-def test_the_jobs_own_folder_goes_with_it_and_nothing_that_links_lead_to(stage: Any, tmp_path: Path) -> None:
+def test_private_folder_is_removed_without_following_links(stage: Any, tmp_path: Path) -> None:
     private, outside = tmp_path / "private", tmp_path / "outside"
     (private / "tmp").mkdir(parents=True)
     outside.mkdir()
@@ -131,7 +131,7 @@ def test_a_node_folder_with_something_in_it_is_left_alone(stage: Any, tmp_path: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
-def test_what_is_mounted_in_the_work_directory_is_seen_and_stays(stage: Any, tmp_path: Path) -> None:
+def test_mount_in_work_directory_is_visible_and_survives_job(stage: Any, tmp_path: Path) -> None:
     """Also where it comes from the same file system, as a container's mounts do."""
     node, shared = tmp_path / "node", tmp_path / "shared data"
     place = node / "workdir" / "deep er" / "data"
@@ -200,7 +200,7 @@ print(determined.__version__, determined.inner.VALUE)
         ("wrap_rank", 64, "usage: python3 -m trainmaster.launchers.wrap_rank"),
     ],
 )
-def test_determineds_launchers_are_ours_where_the_package_is_not_or_wants_ssh(
+def test_own_launchers_replace_missing_or_ssh_based_ones(
     stage: Any, has_package: bool, module: str, status: int, words: str
 ) -> None:
     site = {
@@ -219,7 +219,7 @@ def test_determineds_launchers_are_ours_where_the_package_is_not_or_wants_ssh(
         assert words in " ".join(master.lines())
 
 
-def test_what_is_no_trial_is_called_a_program(stage: Any) -> None:
+def test_job_without_trial_is_called_program(stage: Any) -> None:
     job, master = stage("exit 3", work={"trial": None, "task_type": "COMMAND"})
     status, _ = job.run()
     assert (status, master.exits[0]["message"]) == (3, "the program ended with status 3")

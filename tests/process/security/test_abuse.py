@@ -25,7 +25,7 @@ ANSWERS = {  # of all others 400
 REFUSED = {429, 503}  # too many wait, or too many connections are open: a sentence each
 
 
-def test_every_attack_at_once_leaves_another_users_search_and_requests_alone() -> None:
+def test_simultaneous_attacks_leave_another_users_search_alone() -> None:
     with serving(LOCAL) as process:
         admin = Api(process.url, log_in(process, "admin"))
         attacker, other = people.person(admin), people.person(admin)

@@ -62,7 +62,7 @@ def answers(port: int) -> bool:
 # -- H1: where a job is ---------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_lists_an_address_it_does_not_have_is_not_believed(job: Job) -> None:
+def test_job_cannot_announce_foreign_address_from_its_lease(job: Job) -> None:
     claimed = ["10.99.99.99", "::ffff:127.0.0.1", "169.254.169.254"]
     assert job.lease(run_id="", addresses=claimed).status == 200  # told to its own nodes, for what it is worth
     for address in claimed:
@@ -107,7 +107,7 @@ def test_a_job_that_adds_nodes_at_will_is_refused(
         "fe80::1",
     ],
 )
-def test_no_spelling_of_the_masters_own_or_nobodys_address_passes(job: Job, spelling: str) -> None:
+def test_local_or_special_address_is_rejected_in_any_spelling(job: Job, spelling: str) -> None:
     assert say_where(job, spelling).status == 400
 
 
@@ -145,9 +145,7 @@ def relay(user_with_slots: Api, neighbour: int) -> Iterator[tuple[str, int, int]
     user_with_slots.post(f"/api/v1/tasks/{task_id}/kill")
 
 
-def test_a_job_that_asks_for_a_neighbours_port_does_not_get_there(
-    user_with_slots: Api, relay: tuple[str, int, int]
-) -> None:
+def test_proxy_does_not_reach_another_process_port(user_with_slots: Api, relay: tuple[str, int, int]) -> None:
     task_id, own, neighbour = relay
     assert user_with_slots.get(f"/proxy/{task_id}:{own}/").status == 200
     for api in (Api(user_with_slots.url), user_with_slots):
@@ -155,9 +153,7 @@ def test_a_job_that_asks_for_a_neighbours_port_does_not_get_there(
         assert (answer.status, SECRET in answer.content.decode()) == (403, False)
 
 
-def test_a_job_that_asks_for_the_masters_own_port_does_not_get_there(
-    user_with_slots: Api, relay: tuple[str, int, int]
-) -> None:
+def test_proxy_refuses_masters_own_port(user_with_slots: Api, relay: tuple[str, int, int]) -> None:
     task_id, _, _ = relay
     port = user_with_slots.url.rpartition(":")[2]
     assert Api(user_with_slots.url).get(f"/proxy/{task_id}:{port}/info").status == 403
@@ -206,7 +202,7 @@ def test_a_service_for_everybody_needs_the_sites_leave(user: Api, kind: str) -> 
 # -- H2: where a caller is ------------------------------------------------------------------------------------------
 
 
-def test_a_caller_who_names_an_address_in_a_header_keeps_their_own(job: Job) -> None:
+def test_forwarded_header_does_not_change_callers_address(job: Job) -> None:
     header = {"X-Forwarded-For": "169.254.169.254", "X-Forwarded-Proto": "https"}
     path = f"/api/v1/allocations/{job.allocation_id}/proxy_address"
     assert job.api.call("POST", path, {"proxyAddress": "169.254.169.254"}, headers=header).status == 400
@@ -242,7 +238,7 @@ resource_manager: {type: local, slots: 1, poll_interval: 0.2}
         ("not an address", "127.0.0.1"),
     ],
 )
-def test_a_proxy_that_is_trusted_says_who_calls(told: str, client: str) -> None:
+def test_only_trusted_proxy_sets_client_address(told: str, client: str) -> None:
     from trainmaster.master.http.origins import ProxyHeaders  # as the master puts it together
 
     seen: list[object] = []
@@ -306,7 +302,7 @@ def told_about(chair: Api, url: str) -> str:
     return said.partition("did not accept")[2]
 
 
-def test_a_webhook_tells_nothing_of_what_is_inside(chair: Api, neighbour: int) -> None:
+def test_webhook_error_reveals_nothing_of_internal_hosts(chair: Api, neighbour: int) -> None:
     shut = free_port()
     names = ("127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001")
     places = (*names, "[::1]", "[::ffff:127.0.0.1]", "u:pw@127.0.0.1")
@@ -365,7 +361,7 @@ def test_a_redirect_is_not_followed_inside(admin: Api) -> None:
 # -- whose a listener is --------------------------------------------------------------------------------------------
 
 
-def test_what_listens_is_the_jobs_by_its_account_or_by_its_descent(neighbour: int) -> None:
+def test_allocation_id_marks_listeners_of_job(neighbour: int) -> None:
     here = addresses.canonical("127.0.0.1")
     assert here is not None
     listeners = Listeners()

@@ -63,7 +63,7 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
     made.dispatcher.close()
 
 
-def test_the_secret_of_one_host_is_worthless_under_the_name_of_another(yard: Yard) -> None:
+def test_secret_of_one_host_fails_under_name_of_another(yard: Yard) -> None:
     mine, victim = yard.host("broken"), yard.host("victim")
     token = f"det-{secrets.token_hex(6)}"
     spec = JobSpec(
@@ -92,7 +92,7 @@ def test_the_secret_of_one_host_is_worthless_under_the_name_of_another(yard: Yar
     assert mine.sync(report("broken")).containers == ()
 
 
-def test_the_key_that_was_found_on_a_host_does_not_open_the_name_of_another(yard: Yard) -> None:
+def test_stolen_host_key_cannot_impersonate_another_agent(yard: Yard) -> None:
     yard.host("victim")
     with pytest.raises(MustLeave, match="An agent victim is enrolled already"):
         yard.link("victim").enrol(yard.key)
@@ -115,7 +115,7 @@ def test_a_revoked_host_is_out_and_the_key_that_it_knew_with_it(yard: Yard) -> N
         yard.dispatcher.revoke("nobody")
 
 
-def test_the_key_of_the_administrators_own_file_is_used_up_by_a_revocation(tmp_path: Path) -> None:
+def test_revocation_uses_up_key_of_administrators_file(tmp_path: Path) -> None:
     key = tmp_path / "key"
     with pytest.raises(Rejected, match="does not exist"):
         Enrolment(tmp_path, str(key))
@@ -134,7 +134,7 @@ def test_the_key_of_the_administrators_own_file_is_used_up_by_a_revocation(tmp_p
         Enrolment(tmp_path, str(key)).enrol("a", "another key of many characters")
 
 
-def test_what_the_master_keeps_of_a_secret_is_a_hash_for_its_owner_alone(tmp_path: Path) -> None:
+def test_master_keeps_only_private_hash_of_agent_secret(tmp_path: Path) -> None:
     enrolment = Enrolment(tmp_path, None)
     secret = enrolment.enrol("a", enrolment.key_file.read_text().strip())
     kept = tmp_path / ".agent-secrets.json"

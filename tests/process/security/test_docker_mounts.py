@@ -73,7 +73,7 @@ def test_ordinary_folders_are_mounted() -> None:
     )
 
 
-def test_a_folder_below_a_closed_one_of_somebody_else(people: Path, attacker: ContainerUser) -> None:
+def test_folder_below_another_users_closed_folder_is_rejected(people: Path, attacker: ContainerUser) -> None:
     closed = people / VICTIM / "project"
     for path in (closed, closed / "data", people / ATTACKER / ".." / VICTIM / "project"):
         with pytest.raises(ContainerError, match=f"cannot be opened by {ATTACKER}"):
@@ -82,7 +82,7 @@ def test_a_folder_below_a_closed_one_of_somebody_else(people: Path, attacker: Co
     assert [bind.host_path for bind in own.binds] == [str(people / ATTACKER / "project")]
 
 
-def test_a_link_to_what_no_job_may_mount(people: Path, attacker: ContainerUser) -> None:
+def test_link_to_forbidden_mount_source_is_rejected(people: Path, attacker: ContainerUser) -> None:
     home = people / ATTACKER
     closed = {"root": "/", "proc": "/proc", "self": "/proc/self/root", "run": "/run"}
     for name, target in {**closed, "shut": str(people / VICTIM / "project")}.items():
@@ -113,7 +113,7 @@ def test_a_host_that_allows_some_folders_only(people: Path, attacker: ContainerU
             mounts.open([Bind(str(path), "/x")], attacker)
 
 
-def test_a_folder_is_exchanged_for_a_link_while_the_container_is_started(people: Path, attacker: ContainerUser) -> None:
+def test_mount_folder_replaced_by_link_at_start_is_detected(people: Path, attacker: ContainerUser) -> None:
     place = people / ATTACKER / "project"
     # A process of this machine sees at the path of the mount what stands there, as a container does.
     sources = Mounts().open([Bind(str(place), str(place)), Bind("/usr", "/usr")], attacker)
@@ -128,7 +128,7 @@ def test_a_folder_is_exchanged_for_a_link_while_the_container_is_started(people:
     assert sources.differences(process.pid) == [], "one that has ended"
 
 
-def test_a_container_may_not_take_all_processes_and_memory_of_its_host() -> None:
+def test_container_limits_processes_and_memory() -> None:
     account = ContainerUser("a", 1000, 1000)
     start = DockerStart("img", Path("/j"), Path("/n"), Path("/h"), account, {}, memory=2**30)
     host = container_body(start)["HostConfig"]

@@ -27,7 +27,7 @@ from trainmaster.master.services.errors import Busy
 LOGIN = "/api/v1/auth/login"
 
 
-def test_wrong_passwords_from_the_victims_address_do_not_lock_out_who_has_logged_in_from_there(
+def test_guesses_from_users_address_do_not_lock_marked_client(
     admin: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim = person(admin).name
@@ -68,7 +68,7 @@ def guess(name: str, mark: str) -> dict[str, object]:
 # -- many addresses ---------------------------------------------------------------------------------------------------
 
 
-def test_addresses_of_one_network_count_as_one_beside_the_other_rules() -> None:
+def test_guesses_from_one_network_count_together() -> None:
     """Ever new names from ever new addresses: none of the other rules sees the same thing twice."""
     ones = {
         "this machine": [f"127.{n // 250}.{n % 250}.1" for n in range(NETWORK.free + 1)],
@@ -84,7 +84,7 @@ def test_addresses_of_one_network_count_as_one_beside_the_other_rules() -> None:
         assert guesses.begin("victim", senders[0], "a mark of the victim's") == 0
 
 
-def test_known_clients_do_not_wait_for_strangers_nor_one_network_for_another() -> None:
+def test_known_clients_and_other_networks_overtake_guess_flood() -> None:
     async def scene() -> list[str]:
         checks, order, go_on = PasswordChecks(), [], asyncio.Event()
 
@@ -117,7 +117,7 @@ def test_known_clients_do_not_wait_for_strangers_nor_one_network_for_another() -
     assert order.index("other") <= AT_ONCE + 3
 
 
-def test_a_log_in_with_a_mark_stays_quick_while_strangers_log_in_from_ever_new_addresses(admin: Api) -> None:
+def test_login_with_client_mark_stays_quick_under_flood(admin: Api) -> None:
     """From the master's own machine, which has as many addresses as one likes."""
     victim = person(admin).name
     mark = enter(admin.url, victim).json["clientMark"]

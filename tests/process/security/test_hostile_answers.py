@@ -140,7 +140,7 @@ def test_checks_of_ids(uuid: str) -> None:
         checked_id(uuid, "checkpoint")
 
 
-def test_what_is_checked_is_returned() -> None:
+def test_checks_return_valid_values() -> None:
     assert checked_id(TASK, "shell") == TASK
     assert checked_account("user@site.org") == "user@site.org"
     assert checked_path(f"/proxy/{TASK}/?a=1") == f"/proxy/{TASK}/?a=1"

@@ -50,7 +50,7 @@ def test_an_administrators_job_is_no_administrator(master: MasterProcess, admin:
         api.post(f"/api/v1/experiments/{one}/kill")
 
 
-def test_the_closed_ones_are_those_about_accounts_and_about_others_jobs() -> None:
+def test_endpoints_closed_to_jobs_touch_accounts_or_other_jobs() -> None:
     for key in ("POST /api/v1/tokens", "GET /api/v1/tokens", "POST /api/x1/tickets", "PATCH /api/v1/users/{user_id}"):
         assert key in CLOSED, key
     for key in (
@@ -64,7 +64,7 @@ def test_the_closed_ones_are_those_about_accounts_and_about_others_jobs() -> Non
     assert not any("experiments" in key or "models" in key for key in CLOSED)
 
 
-def test_what_is_closed_is_closed_to_an_administrators_job_as_well(master: MasterProcess, admin: Api) -> None:
+def test_closed_endpoints_reject_administrators_job_too(master: MasterProcess, admin: Api) -> None:
     number = create(admin)
     (job,) = jobs_of(master, admin, number)
     program = inside(job)
@@ -93,7 +93,7 @@ def test_it_is_no_jobs_token_and_a_jobs_token_is_not_it(job: Job) -> None:
 
 
 @pytest.mark.parametrize("part", ["name", "mac", "short", "odd", "surrogate"])
-def test_a_forged_one_is_refused(user: Api, experiment: Callable[..., int], job: Job, part: str) -> None:
+def test_forged_session_token_is_rejected(user: Api, experiment: Callable[..., int], job: Job, part: str) -> None:
     _, name, mac = inside(job).token.split(":")
     forged = {
         "name": f"owner:{name}0:{mac}",
@@ -105,7 +105,7 @@ def test_a_forged_one_is_refused(user: Api, experiment: Callable[..., int], job:
     assert Api(user.url, forged).get("/api/v1/me").status == 401
 
 
-def test_it_ends_with_the_attempt_and_so_does_what_it_had_open(job: Job) -> None:
+def test_session_token_and_its_streams_end_with_attempt(job: Job) -> None:
     program, followed = inside(job), threading.Event()
 
     def follow() -> None:
@@ -121,7 +121,7 @@ def test_it_ends_with_the_attempt_and_so_does_what_it_had_open(job: Job) -> None
     wait_for(followed.is_set, "the end of the log")
 
 
-def test_what_it_follows_of_other_tasks_ends_with_the_attempt(user: Api, master: MasterProcess, job: Job) -> None:
+def test_followed_log_of_other_task_ends_with_attempt(user: Api, master: MasterProcess, job: Job) -> None:
     number = create(user)
     (other,) = jobs_of(master, user, number)
     program, followed = inside(job), threading.Event()
@@ -149,9 +149,7 @@ def test_a_deactivated_user_acts_no_more_from_inside(master: MasterProcess, admi
     admin.post(f"/api/v1/experiments/{number}/kill")
 
 
-def test_roles_give_a_job_what_they_give_its_owner_but_no_administrators_rights(
-    rbac_master: MasterProcess, rbac_admin: Api
-) -> None:
+def test_job_has_its_owners_roles_without_admin_rights(rbac_master: MasterProcess, rbac_admin: Api) -> None:
     holds = create(rbac_admin, config(name="holds the only slot"))  # the test plays the others' jobs
     everything = "/api/v1/experiments"
     wait_for(

@@ -96,7 +96,7 @@ class Clock:
         return self.now
 
 
-def test_what_fails_again_and_again_is_tried_ever_more_rarely_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_failure_is_retried_more_rarely_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     clock, tried = Clock(), []
     patient = Retries(clock)
 
@@ -120,7 +120,7 @@ def test_what_fails_again_and_again_is_tried_ever_more_rarely_and_told_once(capl
     assert tried[-1] == ("bad", 3585.0), "what came anew is tried at once"
 
 
-def test_what_may_work_another_time_is_given_up_in_the_end() -> None:
+def test_retries_give_up_on_persistent_failure_within_one_day() -> None:
     clock, given_up = Clock(), list[Any]()
     patient = Retries(clock)
 

@@ -101,7 +101,7 @@ def test_a_small_yaml_text_cannot_make_much_work(text: str, complaint: str) -> N
     assert len(str(caught.value)) < 20_000
 
 
-def test_configurations_that_come_as_json_are_held_to_the_same_limits(user: Api) -> None:
+def test_json_configurations_have_depth_and_size_limits(user: Api) -> None:
     deep: Any = 1
     for _ in range(300):
         deep = {"a": deep}
@@ -140,7 +140,7 @@ ADAPTIVE = {**HALVING, "name": "adaptive_asha"}
         (RANDOM | {"max_trials": 1}, {f"x{n}": 1 for n in range(2_001)}, "limits.hyperparameters"),
     ],
 )
-def test_a_search_that_is_too_large_is_refused_before_any_of_it_is_made(
+def test_too_large_search_is_refused_before_creation(
     user: Api, searcher: Json, hyperparameters: Json, words: str
 ) -> None:
     whole = json.loads(config(searcher=searcher, hyperparameters=hyperparameters))
@@ -148,7 +148,7 @@ def test_a_search_that_is_too_large_is_refused_before_any_of_it_is_made(
     refused(user.post("/api/v1/experiments", {"config": json.dumps(whole), "activate": False}), words)
 
 
-def test_a_divisor_that_is_hardly_above_one_makes_no_endless_brackets(user: Api) -> None:
+def test_divisor_near_one_makes_no_endless_brackets(user: Api) -> None:
     searcher = {**ADAPTIVE, "divisor": 1.0000001, "max_rungs": 2**50, "max_time": 2**50, "max_trials": 1000}
     assert user.post("/api/v1/preview-hp-search", {"config": json.loads(config(searcher=searcher))}).status == 200
 
@@ -162,7 +162,7 @@ def test_a_search_by_a_pattern_that_refers_back_is_refused(user: Api, job: Job, 
     refused(found, "is not a regular expression" if "?" in pattern else "refers back")
 
 
-def test_ordinary_patterns_find_what_they_found(user: Api, job: Job) -> None:
+def test_ordinary_log_patterns_find_their_lines(user: Api, job: Job) -> None:
     lines = [{"t": 1e9, "line": line} for line in ("loss = 0.25", "lossless", "a+b")]
     assert job.send(lines, stream="log-0").status == 200
     for pattern, count in ((r"\yloss\y", 1), (r"\mloss", 2), (r"^a\+b$", 1), (r"[0-9]+\.[0-9]{2}", 1), ("(?i)LOSS", 2)):
@@ -210,7 +210,7 @@ def test_a_statement_ends_when_its_client_goes(master: MasterProcess, user: Api)
     user.post(f"/api/v1/experiments/{number}/kill")
 
 
-def test_a_body_that_comes_slowly_is_read_whole_while_somebody_watches_for_its_client() -> None:
+def test_slow_body_is_read_whole_while_client_is_watched() -> None:
     pieces = [b"a", b"b", b"c"]
 
     async def scene() -> None:
@@ -322,7 +322,7 @@ def test_a_metric_that_is_nested_deep_is_the_senders_fault(job: Job) -> None:
         assert job.send([{"t": 1, "kind": "metadata", "metadata": nested(depth)}]).status == 400
 
 
-def test_a_report_with_a_hundred_thousand_names_is_refused_and_later_ones_are_taken(job: Job) -> None:
+def test_too_many_metric_names_are_refused_and_job_continues(job: Job) -> None:
     refused(job.send([job.training(1, **{f"m{n}": n for n in range(50_000)})]), "limits.metric_names")
     for start in (0, 1_500):
         answer = job.send([job.training(2 + start, **{f"m{n}": n for n in range(start, start + 1_500)})])
@@ -332,7 +332,7 @@ def test_a_report_with_a_hundred_thousand_names_is_refused_and_later_ones_are_ta
     assert job.send([job.training(9_000, m1=1)]).status == 200
 
 
-def test_a_body_of_many_small_values_is_refused_before_it_is_read(user: Api) -> None:
+def test_body_of_too_many_values_is_refused(user: Api) -> None:
     for raw in (b"[" + b"[]," * 1_100_000 + b"1]", b'{"config": ' + b"[" * 1_100_000):
         answer = user.call("POST", "/api/v1/experiments", raw=raw)
         refused(answer, "limits.request_values", status=413)
@@ -346,7 +346,7 @@ def test_a_user_has_only_so_many_of_a_thing(hurried: Api) -> None:
         refused(answers[-1], "limits.things")
 
 
-def test_a_job_that_reports_without_a_pause_is_held_back_and_loses_nothing() -> None:
+def test_job_that_reports_without_pause_is_throttled() -> None:
     calls = JobCalls(bind(cast(Store, None), limits=Limits(job_rate=1)))
     assert [calls.pause("a", 2**20) for _ in range(int(BURST))] == [0.0] * int(BURST)
     assert calls.pause("a", 3 * 2**20) == pytest.approx(3, abs=0.5)
@@ -376,7 +376,7 @@ def test_half_a_request_is_given_up(tight: MasterProcess, half: bytes) -> None:
     assert b"Content-Length" in half or b" 408 " in answer
 
 
-def test_a_kept_connection_with_half_of_a_second_request_is_given_up(tight: MasterProcess) -> None:
+def test_half_second_request_on_kept_connection_gets_408(tight: MasterProcess) -> None:
     whole = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
     with open_to(tight, whole) as client:
         assert client.recv(4096).startswith(b"HTTP/1.1 200")
@@ -384,7 +384,7 @@ def test_a_kept_connection_with_half_of_a_second_request_is_given_up(tight: Mast
         assert b" 408 " in b"".join(iter(lambda: client.recv(4096), b""))
 
 
-def test_one_address_cannot_hold_all_connections_by_saying_nothing(tight: MasterProcess, hurried: Api) -> None:
+def test_one_address_cannot_hold_all_connections_silently(tight: MasterProcess, hurried: Api) -> None:
     mute = [open_to(tight, b"GET / HTTP/1.1\r\n") for _ in range(40)]
     try:
         assert hurried.get("/api/v1/experiments").status == 200

@@ -92,7 +92,7 @@ def asked(account: str, port: int, path: str, *, shows: str = "", source: str = 
     return int(out)
 
 
-def test_a_server_of_a_job_answers_no_other_account_of_its_machine(other: str, server: int) -> None:
+def test_job_server_refuses_other_accounts_of_node(other: str, server: int) -> None:
     assert asked(other, server, "/rank_0/addresses") == 403
     connection = http.client.HTTPConnection("127.0.0.1", server)
     connection.request("GET", "/rank_0/addresses")
@@ -142,7 +142,7 @@ def thief(other: str) -> Iterator[Callable[[int], None]]:
         process.communicate(timeout=60)  # closes its input
 
 
-def test_who_took_a_reserved_port_is_named(other: str, thief: Callable[[int], None]) -> None:
+def test_account_that_took_reserved_port_is_named(other: str, thief: Callable[[int], None]) -> None:
     ports = ReservedPorts(3)
     assert ports.stolen() == ""
     with socket.create_server(("127.0.0.1", ports.numbers[0])):
@@ -166,7 +166,7 @@ sys.exit("RuntimeError: EADDRINUSE")
 """
 
 
-def test_a_job_whose_port_was_taken_says_so_and_is_repeated(
+def test_taken_port_makes_failure_of_job_infrastructure(
     other: str, thief: Callable[[int], None], stage: Callable[..., Any], tmp_path: Any
 ) -> None:
     files = archive(**{"train.py": FAILS})

@@ -51,9 +51,7 @@ def template(user: Api) -> str:
     return name
 
 
-def test_a_colleagues_template_is_neither_changed_nor_removed_nor_renamed(
-    user: Api, mallory: Person, template: str
-) -> None:
+def test_colleagues_template_cannot_be_changed_or_removed(user: Api, mallory: Person, template: str) -> None:
     path = f"/api/v1/templates/{template}"
     tries = [
         mallory.api.call("PUT", path, {"config": EVIL}),
@@ -67,9 +65,7 @@ def test_a_colleagues_template_is_neither_changed_nor_removed_nor_renamed(
     assert user.call("PATCH", path, {"max_restarts": 2}).status == 200
 
 
-def test_a_template_of_before_there_were_owners_is_an_administrators(
-    user: Api, admin: Api, template: str, engine: Any
-) -> None:
+def test_template_without_owner_is_changed_only_by_admin(user: Api, admin: Api, template: str, engine: Any) -> None:
     with engine.begin() as connection:
         connection.execute(text("UPDATE templates SET owner_id = NULL WHERE name = :name"), {"name": template})
     path = f"/api/v1/templates/{template}"
@@ -106,9 +102,7 @@ def colleagues(boss: Api) -> tuple[int, Person, Person]:
     return workspace, first, second
 
 
-def test_an_editor_gets_no_key_of_a_colleagues_shell_where_jobs_run_as_users(
-    as_users: MasterProcess, boss: Api
-) -> None:
+def test_editor_gets_no_key_of_colleagues_shell(as_users: MasterProcess, boss: Api) -> None:
     workspace, victim, mallory = colleagues(boss)
     shell = launch(victim.api, "shell", config={"resources": {"resource_pool": "default"}}, workspaceId=workspace)
     with engine_of(EmbeddedServer(as_users.data).url, 1) as engine, engine.begin() as connection:
@@ -126,7 +120,7 @@ def test_an_editor_gets_no_key_of_a_colleagues_shell_where_jobs_run_as_users(
         boss.post(f"/api/v1/shells/{shell['id']}/kill")
 
 
-def test_an_editor_changes_no_colleagues_template_where_jobs_run_as_users(boss: Api) -> None:
+def test_editor_cannot_change_another_users_template(boss: Api) -> None:
     workspace, victim, mallory = colleagues(boss)
     name = f"t-{uuid.uuid4().hex[:8]}"
     assert victim.api.post(f"/api/v1/templates/{name}", {"config": {}, "workspaceId": workspace}).status == 200
@@ -134,9 +128,7 @@ def test_an_editor_changes_no_colleagues_template_where_jobs_run_as_users(boss: 
     assert victim.api.call("PATCH", f"/api/v1/templates/{name}", {"max_restarts": 1}).status == 200
 
 
-def test_an_editor_says_nothing_of_the_checkpoints_that_a_colleagues_trial_goes_on_from(
-    rbac_master: MasterProcess, rbac_admin: Api
-) -> None:
+def test_editor_cannot_report_another_users_checkpoints(rbac_master: MasterProcess, rbac_admin: Api) -> None:
     workspace, project = workspace_of(rbac_admin)
     victim, mallory = person(rbac_admin), person(rbac_admin)
     for one in (victim, mallory):
@@ -161,9 +153,7 @@ def checkpoints(api: Api, number: int) -> list[Json]:
     return found
 
 
-def test_an_editor_runs_nothing_in_a_colleagues_notebook_where_jobs_run_as_users(
-    boss: Api, as_users: MasterProcess
-) -> None:
+def test_editor_cannot_enter_colleagues_notebook_run_as_user(boss: Api, as_users: MasterProcess) -> None:
     """Not the notebook itself is needed: who may enter is asked before it is reached."""
     workspace, victim, mallory = colleagues(boss)
     wish = {"resources": {"resource_pool": "default", "slots": 0}}

@@ -63,7 +63,7 @@ def test_a_password_that_a_browser_repeats_does_not_reach_a_job(
     assert (answer.status, "authorization" in heard(answer)) == (200, False)
 
 
-def test_the_master_asks_no_browser_for_a_password_in_its_own_window(closed_trap: str, user_with_slots: Api) -> None:
+def test_master_opens_no_browser_password_prompt(closed_trap: str, user_with_slots: Api) -> None:
     answer = Api(user_with_slots.url).call("GET", closed_trap, headers=HTML)
     assert (answer.status, "www-authenticate" in answer.headers) == (303, False)
 
@@ -88,9 +88,7 @@ def test_the_master_asks_no_browser_for_a_password_in_its_own_window(closed_trap
         "x=1; auth=a; auth={}",
     ],
 )
-def test_the_masters_cookie_does_not_reach_a_job_however_it_is_written(
-    open_trap: str, user_with_slots: Api, cookie: str
-) -> None:
+def test_masters_cookie_never_reaches_job_in_any_spelling(open_trap: str, user_with_slots: Api, cookie: str) -> None:
     answer = Api(user_with_slots.url).call("GET", open_trap, headers={"Cookie": cookie.format(user_with_slots.token)})
     assert answer.status == 200
     assert user_with_slots.token not in answer.content.decode()
@@ -133,7 +131,7 @@ def enter(running: MasterProcess, path: str, name: str = "determined", password:
     return browser
 
 
-def test_a_page_of_somebody_elses_job_is_put_in_a_sandbox(
+def test_page_of_another_users_job_is_sandboxed(
     running: MasterProcess, admin_with_slots: Api, closed_trap: str, open_trap: str
 ) -> None:
     owner = enter(running, closed_trap)
@@ -300,7 +298,7 @@ def test_the_form_has_no_scripts_and_cannot_be_framed(running: MasterProcess) ->
     assert base64.b64encode(hashlib.sha256(style.encode()).digest()).decode() in policy
 
 
-def test_nobody_is_logged_in_by_another_sites_form(running: MasterProcess) -> None:
+def test_form_of_another_site_cannot_log_in(running: MasterProcess) -> None:
     browser = Browser(running.url)
     attacker = Browser(running.url)
     attacker.get("/login")
@@ -333,7 +331,7 @@ TOLD = {
 }
 
 
-def test_all_answers_carry_what_browsers_need(user: Api, job: Job) -> None:
+def test_all_responses_carry_security_headers(user: Api, job: Job) -> None:
     answers = {
         path: user.get(path)
         for path in ("/info", "/nothing/here", "/api/v1/me", "/api/v1/experiments", "/docs", "/openapi.json", "/stream")

@@ -38,12 +38,12 @@ def test_only_one_module_makes_redirections() -> None:
     ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil.example", "/%2Fevil.example/", "", "evil",
      "/%5Cevil.example", "/\tx", "/é", "javascript:alert(1)", "/" + "x" * 10_000],
 )  # fmt: skip
-def test_what_leads_elsewhere_leads_home(to: str) -> None:
+def test_unsafe_redirect_target_becomes_home(to: str) -> None:
     assert inside(to) == HOME
 
 
 @pytest.mark.parametrize("to", ["/", "/ui/trials/1", "/proxy/x/lab?path=//a", "/proxy/x//y", "/login?to=%2Fproxy%2F"])
-def test_what_is_inside_stays(to: str) -> None:
+def test_redirect_target_on_master_is_kept(to: str) -> None:
     assert inside(to) == to
 
 
@@ -79,9 +79,7 @@ def location(master: MasterProcess, target: str, token: str) -> tuple[int, str]:
         "/ui//evil.example",
     ],
 )
-def test_no_spelling_of_an_address_leads_a_signed_in_browser_to_another_host(
-    master: MasterProcess, user: Api, target: str
-) -> None:
+def test_no_address_redirects_to_another_host(master: MasterProcess, user: Api, target: str) -> None:
     status, to = location(master, target, user.token)
     assert status < 500
     parts = urlsplit(to)
@@ -89,7 +87,7 @@ def test_no_spelling_of_an_address_leads_a_signed_in_browser_to_another_host(
     assert not to.startswith(("//", "/\\", "\\"))
 
 
-def test_a_portal_s_prefix_is_cut_from_both_paths_at_the_same_place() -> None:
+def test_portal_prefix_is_cut_from_both_paths_alike() -> None:
     def cut(raw: bytes, path: str) -> tuple[str, bytes]:
         seen: list[Any] = []
 

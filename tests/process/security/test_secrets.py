@@ -195,7 +195,7 @@ def test_no_answer_shows_a_secret(owner: Api, there: Json, secrets: Secrets, who
     assert masks > (2 if who == "the job" else 20), "the secrets that were planted are not even there"
 
 
-def test_what_was_copied_from_the_page_is_not_stored_in_the_place_of_a_secret(owner: Api, there: Json) -> None:
+def test_masked_secret_sent_back_is_not_stored(owner: Api, there: Json) -> None:
     """A template, a policy and a workspace's storage that are sent back with their masks keep what they had."""
     path = f"/api/v1/templates/{there['template_name']}"
     before = owner.get(path).json["template"]["config"]
@@ -220,7 +220,7 @@ def test_the_secrets_are_still_there_for_whom_they_are_meant(
     assert len(secrets.found_in(kept.encode())) == 5  # three of the template's, two of the workspace's storage
 
 
-def test_the_databases_log_holds_no_values_and_is_for_its_owner_alone(guarded: MasterProcess, owner: Api) -> None:
+def test_database_log_holds_no_values_and_is_private(guarded: MasterProcess, owner: Api) -> None:
     """A statement that fails is not written down with what it was to store."""
     word = planted("statement")
     engine: Engine = make_engine(EmbeddedServer(guarded.data).url, pool_size=2)

@@ -137,7 +137,7 @@ def test_the_present_password_is_not_guessed_there(admin: Api) -> None:
     assert 429 in [someone.api.post(path, body).status for _ in range(8)]
 
 
-def test_an_administrators_page_says_the_administrators_own_password(admin: Api) -> None:
+def test_password_change_by_page_requires_admins_own_password(admin: Api) -> None:
     chief, someone = person(admin, admin=True), person(admin)
     path, by_page = f"/api/x1/users/{someone.id}/password", {**cookie(chief.api), **PAGE}
     body = {"password": hashed(f"{PASSWORD}0"), "isHashed": True}
@@ -197,7 +197,7 @@ def ticket(api: Api, **body: str) -> str:
     return f"?trainmaster-ticket={answer.json['ticket']}"
 
 
-def test_a_ticket_admits_once_also_behind_a_portal_that_rewrites_the_host(user: Api, master: MasterProcess) -> None:
+def test_ticket_admits_once_behind_portal_that_rewrites_host(user: Api, master: MasterProcess) -> None:
     page = Browser(master.url)
     page.log_in("/login", "determined", master.password)
     told = {"Cookie": page.cookie_for("/stream"), "Origin": "https://portal.example"}
@@ -208,7 +208,7 @@ def test_a_ticket_admits_once_also_behind_a_portal_that_rewrites_the_host(user: 
         pass
 
 
-def test_a_cookie_is_held_against_the_page_of_its_log_in_not_against_the_host(user: Api, master: MasterProcess) -> None:
+def test_cookie_is_checked_against_origin_of_its_login(user: Api, master: MasterProcess) -> None:
     page = Browser(master.url)
     form = page.get("/login")
     assert form.status == 200
@@ -280,7 +280,7 @@ def echoes(user_with_slots: Api) -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("how", ["deactivated", "revoked", "logged out"])
-def test_what_is_open_ends_with_the_session(admin_with_slots: Api, echoes: tuple[str, str, str], how: str) -> None:
+def test_open_connections_end_with_their_session(admin_with_slots: Api, echoes: tuple[str, str, str], how: str) -> None:
     """A WebSocket, raw bytes and a followed log of one session; another session's stay."""
     with contextlib.ExitStack() as stack:
         _end_what_is_open(stack, admin_with_slots, echoes, how)
@@ -394,7 +394,7 @@ def test_a_sequence_in_pieces_is_none_either() -> None:
     assert "\x1b" not in stream_.getvalue()
 
 
-def test_no_det_command_passes_on_what_a_job_writes(running: MasterProcess, user_with_slots: Api) -> None:
+def test_det_strips_control_characters_from_logs(running: MasterProcess, user_with_slots: Api) -> None:
     words = r"\033]0;owned\007\033[31mred\033[0m \302\2332J bar\010 20%%\n"
     task_id = generic(user_with_slots, json.dumps({"entrypoint": ["printf", words], "resources": {"slots": 0}}))
     wait_for(lambda: any("red" in line for line in lines(user_with_slots, task_id)), "its words")
@@ -423,7 +423,7 @@ def test_secrets_come_through_a_pipe(running: MasterProcess, admin_with_slots: A
 # -- sessions that a link began -------------------------------------------------------------------------------------
 
 
-def test_who_has_a_link_used_sees_the_session_and_ends_it(admin: Api, master: MasterProcess) -> None:
+def test_user_sees_and_ends_session_begun_by_their_link(admin: Api, master: MasterProcess) -> None:
     someone, stranger = person(admin), person(admin)
     link = someone.api.post("/api/x1/tickets", {"purpose": "page"}).json["ticket"]
     entered = Api(master.url).call(

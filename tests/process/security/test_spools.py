@@ -81,9 +81,7 @@ def nobody_runs(folder: Path) -> bool:
     ],
     ids=["line ends", "one line", "log lines", "brackets"],
 )
-def test_a_flooded_spool_takes_neither_memory_nor_the_loop_and_is_charged(
-    bounded: MasterProcess, content: str, limit: str
-) -> None:
+def test_flooded_spool_ends_its_trial_and_harms_no_other(bounded: MasterProcess, content: str, limit: str) -> None:
     master = bounded.client()
     before = most_memory(bounded)
     script = FLOODING.replace("CONTENT", content)
@@ -135,7 +133,7 @@ def test_a_stream_is_read_in_pieces_from_any_place(tmp_path: Path, monkeypatch: 
     assert (cut.more, cut.cut) == (False, True)
 
 
-def test_a_nights_metrics_are_replayed_whole_and_in_order_through_restarts() -> None:
+def test_long_spool_is_replayed_in_order_through_restarts() -> None:
     """A job that ended while the master was away left far more than one pass reads; the master is killed in between."""
     count = 12_000
     root = make_folder()

@@ -125,7 +125,7 @@ def test_a_run_names_a_storage_that_its_experiment_does_not(user: Api, keeping: 
     assert (answer.status, "checkpoint_storage in the experiment's configuration" in answer.sentence) == (400, True)
 
 
-def test_a_run_names_the_storage_of_its_experiment_in_other_words(user: Api, keeping: Job, root: Path) -> None:
+def test_other_spelling_of_experiments_storage_is_accepted(user: Api, keeping: Job, root: Path) -> None:
     for storage in (
         None,
         {},
@@ -265,7 +265,7 @@ def test_the_storage_that_is_there_without_a_configuration(master: MasterProcess
 
 
 @needs_root
-def test_an_experiment_whose_checkpoint_is_a_link_is_deleted(
+def test_linked_checkpoint_fails_deletion_and_keeps_its_target(
     user: Api, leased: Callable[[Path], Job], lair: Path, canary: Path
 ) -> None:
     job = leased(lair)
@@ -397,7 +397,7 @@ def test_a_folder_and_a_link_are_exchanged_while_it_is_removed(tmp_path: Path, r
     assert swaps > 100
 
 
-def test_a_hard_link_to_a_file_of_somebody_else(tmp_path: Path, rules: trees.Rules) -> None:
+def test_removal_keeps_files_that_links_lead_to(tmp_path: Path, rules: trees.Rules) -> None:
     secret, folder = tmp_path / "secret", tmp_path / "key"
     secret.write_text("s")
     folder.mkdir()
@@ -430,7 +430,7 @@ def test_links_are_followed_where_only_root_can_have_made_them(tmp_path: Path, r
         trees.open_folder(f"{tmp_path}/home/key", rules)
 
 
-def test_what_is_older_than_its_trial_or_out_of_bounds(
+def test_folder_too_old_or_out_of_bounds_is_not_removed(
     tmp_path: Path, rules: trees.Rules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "key"

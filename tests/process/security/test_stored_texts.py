@@ -166,9 +166,7 @@ FULL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("endpoint", OF_JOBS)
-def test_each_call_of_a_job_refuses_texts_of_megabytes_and_many_entries(
-    job: Job, engine: Engine, endpoint: str
-) -> None:
+def test_job_calls_reject_huge_texts_and_entry_counts(job: Job, engine: Engine, endpoint: str) -> None:
     method, path = endpoint.split(" ")
     things = {
         "allocation_id": job.allocation_id, "trial_id": job.trial_id, "task_id": job.task_id, "notebook_id": "n",
@@ -224,7 +222,7 @@ def gather(job: Job, request: str, *, peers: int = 2, data: Any = None, kind: st
     return job.api.post(f"/api/v1/allocations/{job.allocation_id}/{kind}", body)
 
 
-def test_an_entry_of_a_barrier_and_the_devices_of_a_container_have_a_size(job: Job) -> None:
+def test_barrier_entries_and_container_devices_have_size_limit(job: Job) -> None:
     answer = gather(job, "1", data={"blob": "x" * 200_000})
     assert answer.status == 400
     assert "limits.job_entry" in answer.sentence
@@ -259,7 +257,7 @@ def test_all_entries_of_an_attempt_have_a_size_and_a_number(job: Job, engine: En
     assert "limits.job_state" in answer.sentence
 
 
-def test_entries_go_with_their_barrier_and_a_call_reads_its_own_alone(job: Job, engine: Engine) -> None:
+def test_gathered_entries_are_removed_with_their_barrier(job: Job, engine: Engine) -> None:
     def kept() -> int:
         with engine.connect() as connection:
             query = text("SELECT count(*) FROM gatherings WHERE allocation_id = :id")
@@ -277,7 +275,7 @@ def test_entries_go_with_their_barrier_and_a_call_reads_its_own_alone(job: Job, 
     assert kept() == 2
 
 
-def test_what_an_attempt_contributed_goes_when_it_is_over(master: MasterProcess, user: Api, engine: Engine) -> None:
+def test_gathered_entries_are_removed_when_attempt_ends(master: MasterProcess, user: Api, engine: Engine) -> None:
     number = create(user)
     (job,) = jobs_of(master, user, number)
     assert job.lease().status == 200
@@ -293,7 +291,7 @@ def test_what_an_attempt_contributed_goes_when_it_is_over(master: MasterProcess,
     wait_for(gone, "the entries of an attempt that is over to go", 90)
 
 
-def test_pages_do_not_load_what_containers_say_of_their_devices() -> None:
+def test_allocation_query_leaves_out_accelerators() -> None:
     from sqlalchemy import select
 
     from trainmaster.master.db.tables import Allocation
@@ -315,7 +313,7 @@ def test_the_streams_of_an_attempt_have_a_number(job: Job, engine: Engine) -> No
     assert "limits.job_entries" in answer.sentence
 
 
-def test_an_exit_of_a_node_that_the_attempt_does_not_have_is_not_kept(job: Job, engine: Engine) -> None:
+def test_exit_record_of_unknown_node_is_not_kept(job: Job, engine: Engine) -> None:
     path = f"/api/x1/allocations/{job.allocation_id}/exit"
     record = {"version": 1, "job_id": "played-1", "exit_code": 0, "message": "x" * 4000}
     for rank in (1, 2, 99_999):
@@ -325,7 +323,7 @@ def test_an_exit_of_a_node_that_the_attempt_does_not_have_is_not_kept(job: Job, 
         assert connection.execute(query, {"id": job.allocation_id}).scalar_one() == {}
 
 
-def test_a_checkpoint_has_a_number_of_files_and_its_metadata_a_size(job: Job) -> None:
+def test_checkpoint_files_and_metadata_are_limited(job: Job) -> None:
     body = {"uuid": str(uuid.uuid4()), "taskId": job.task_id, "metadata": {"steps_completed": 1}}
     many = {f"f{number}": 1 for number in range(500_001)}
     answer = job.api.post("/api/v1/checkpoints", {**body, "resources": many})

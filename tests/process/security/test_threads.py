@@ -116,7 +116,7 @@ def test_only_one_module_lets_work_into_threads() -> None:
     assert users == set(OWN_TURN)
 
 
-def test_every_coroutine_of_the_table_of_permissions_is_known_here() -> None:
+def test_every_coroutine_endpoint_is_listed_here() -> None:
     """A new one is called below, or says why it makes no look."""
     found = {
         key
@@ -139,7 +139,7 @@ def test_every_function_that_is_called_in_a_thread_holds_a_place() -> None:
     assert without == []
 
 
-def test_what_a_response_streams_is_read_within_a_place() -> None:
+def test_streaming_responses_use_no_plain_iterators() -> None:
     """Starlette reads an ordinary iterator in threads of nobody's."""
     wrong = []
     for path in SOURCES:
@@ -157,7 +157,7 @@ def test_what_a_response_streams_is_read_within_a_place() -> None:
     assert wrong == []
 
 
-def test_the_routes_of_jobs_and_websockets_are_the_ones_that_were_looked_through() -> None:
+def test_job_and_websocket_routes_are_the_reviewed_ones() -> None:
     assert {key for route in routes() if isinstance(route, JobRoute) for key in keys(route)} < set(NO_LOOKS)
     sockets = {route.path for part in app.PARTS for route in part.router.routes if isinstance(route, APIWebSocketRoute)}
     assert sockets == {"/stream", "/api/x1/live", "/proxy/{service_id}/{path:path}"}
@@ -253,7 +253,7 @@ def test_each_look_of_a_stream_is_charged_to_its_user() -> None:
     assert asyncio.run(scene()) > 3 * 4 * 0.05
 
 
-def test_a_check_of_credentials_takes_the_place_of_whose_they_were() -> None:
+def test_credential_checks_count_against_their_users_share() -> None:
 
     async def scene() -> tuple[int, int]:
         CURRENT.set(RequestContext(30))

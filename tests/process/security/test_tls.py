@@ -91,7 +91,7 @@ def test_det_and_a_job_talk_over_tls_alone(secure: MasterProcess) -> None:
     assert "determined" in secure.det("user", "whoami").stdout
 
 
-def test_whoever_does_not_know_the_authority_says_nothing_to_the_master(
+def test_client_does_not_log_in_to_untrusted_master(
     secure: MasterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_DEBUG_CONFIG_PATH", str(tmp_path))
@@ -104,12 +104,12 @@ def test_whoever_does_not_know_the_authority_says_nothing_to_the_master(
         Master(Transport(other, certificate=str(secure.certificate))).login("admin", secure.password)
 
 
-def test_a_password_is_not_sent_to_a_port_that_speaks_tls_as_plain_text(secure: MasterProcess) -> None:
+def test_password_is_not_sent_as_plain_text_to_tls_port(secure: MasterProcess) -> None:
     with pytest.raises(MasterUnreachable, match="If it speaks TLS, write https://"):
         Master(Transport(secure.url.replace("https", "http"))).login("admin", secure.password)
 
 
-def test_a_person_at_a_terminal_looks_at_an_unknown_certificate_once(secure: MasterProcess, tmp_path: Path) -> None:
+def test_unknown_certificate_is_confirmed_once_at_terminal(secure: MasterProcess, tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("DET_")}
     environment |= {"DET_MASTER": secure.url, "DET_USER": "admin", "DET_PASS": secure.password}
     environment["DET_DEBUG_CONFIG_PATH"] = str(tmp_path)
@@ -181,9 +181,7 @@ def serial(url: str) -> int:
     return x509.load_pem_x509_certificate(tls.presented(url).encode()).serial_number
 
 
-def test_a_new_certificate_is_taken_over_while_reports_come_in_and_half_a_one_is_not(
-    secure: MasterProcess, certificates: Path
-) -> None:
+def test_renewed_certificate_is_loaded_live_and_broken_one_not(secure: MasterProcess, certificates: Path) -> None:
     before = serial(secure.url)
     parts = secure.url.removeprefix("https://")
     context = ssl.create_default_context(cafile=str(certificates / authority.CA))
@@ -230,9 +228,7 @@ def test_a_new_certificate_is_taken_over_while_reports_come_in_and_half_a_one_is
     )
 
 
-def test_the_masters_own_certificate_is_made_anew_before_it_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certificate_by_own_authority_is_renewed_before_expiry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authority, "LIFE", authority.RENEWED - dt.timedelta(days=1))
     authority.init(tmp_path, NAMES)
     old = read_certificate(str(tmp_path / authority.CERT))
@@ -255,7 +251,7 @@ def test_the_masters_own_certificate_is_made_anew_before_it_ends(
 # -- what cannot be ---------------------------------------------------------------------------------------------------
 
 
-def test_files_that_cannot_be_a_certificate_are_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_unusable_certificate_files_are_rejected_with_reason(tmp_path: Path) -> None:
     authority.init(tmp_path / "a", NAMES)
     authority.init(tmp_path / "b", NAMES)
     a, b = tmp_path / "a", tmp_path / "b"
@@ -273,7 +269,7 @@ def test_files_that_cannot_be_a_certificate_are_refused_in_a_sentence(tmp_path: 
             ServedTls(config)
 
 
-def test_a_certificate_whose_time_is_over_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_certificate_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authority, "LIFE", dt.timedelta(minutes=-1))
     authority.init(tmp_path, NAMES)
     with pytest.raises(BadCertificate, match="which is not now"):

@@ -66,7 +66,7 @@ def words(key: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(key) if name}
 
 
-def test_a_route_that_is_about_nobody_in_its_address_says_what_it_is_about() -> None:
+def test_routes_without_object_in_address_have_body_entry() -> None:
     """A new route fails here until somebody has thought about whose things it touches."""
     silent = [
         key
@@ -176,7 +176,7 @@ def test_without_a_token_there_is_nothing(rbac: tuple[MasterProcess, Victim], to
 
 
 @pytest.mark.parametrize("role", [None, VIEWER, WORKSPACE_ADMIN], ids=["no role", "viewer", "workspace admin"])
-def test_whoever_has_no_role_there_gets_at_nothing(
+def test_user_without_role_there_reaches_nothing(
     rbac: tuple[MasterProcess, Victim], rbac_admin: Api, role: int | None
 ) -> None:
     master, victim = rbac
@@ -189,9 +189,7 @@ def test_whoever_has_no_role_there_gets_at_nothing(
     assert {key: answers[key][0] for key in placed if answers[key][0] not in (400, 403, 404)} == {}
 
 
-def test_a_job_of_somebody_else_gets_at_nothing_where_roles_are_used(
-    rbac: tuple[MasterProcess, Victim], rbac_admin: Api
-) -> None:
+def test_job_of_another_user_reaches_nothing_with_roles(rbac: tuple[MasterProcess, Victim], rbac_admin: Api) -> None:
     master, victim = rbac
     mallory = person(rbac_admin)
     workspace, project = workspace_of(rbac_admin)
@@ -223,9 +221,7 @@ def test_a_colleagues_job_in_the_same_workspace_changes_nothing(
 
 
 @pytest.mark.parametrize("token", ["", "garbage"], ids=["none", "garbage"])
-def test_without_roles_and_without_a_token_there_is_nothing_either(
-    basic: tuple[MasterProcess, Victim], token: str
-) -> None:
+def test_without_roles_invalid_token_sees_nothing(basic: tuple[MasterProcess, Victim], token: str) -> None:
     master, victim = basic
     assert leaks(attack(master, victim, token, 0), victim.word) == []
 
@@ -277,9 +273,7 @@ def absent(things: Json) -> Json:
     return found
 
 
-def test_what_may_not_be_seen_is_answered_like_what_is_not_there(
-    rbac: tuple[MasterProcess, Victim], rbac_admin: Api
-) -> None:
+def test_hidden_objects_are_answered_like_missing_ones(rbac: tuple[MasterProcess, Victim], rbac_admin: Api) -> None:
     """Somebody with every right, in another workspace: neither that a number exists, nor where."""
     master, victim = rbac
     mallory = person(rbac_admin)

@@ -41,7 +41,9 @@ def row(page: Page, name: str) -> list[str]:
     return page.get_by_role("row", name=re.compile(f"^{re.escape(name)}")).get_by_role("cell").all_inner_texts()
 
 
-def test_what_differs_between_trials(visitor: Visit, searches: Searches, pictures: Path, axe: str) -> None:
+def test_comparison_shows_what_differs_between_trials(
+    visitor: Visit, searches: Searches, pictures: Path, axe: str
+) -> None:
     ids = best_of(visitor, searches.large, 3)
     page = visitor.open(f"compare?trials={','.join(map(str, ids))}")
     expect(page.get_by_role("heading", level=1)).to_have_text("3 trials compared")
@@ -64,7 +66,7 @@ def test_what_differs_between_trials(visitor: Visit, searches: Searches, picture
     expect(page.get_by_role("row", name=re.compile("^image_size"))).to_be_visible()
 
 
-def test_order_baseline_and_what_is_compared_by_keys_alone(visitor: Visit, searches: Searches) -> None:
+def test_keyboard_alone_orders_columns_and_sets_baseline(visitor: Visit, searches: Searches) -> None:
     ids = best_of(visitor, searches.large, 3)
     page = visitor.open(f"compare?trials={','.join(map(str, ids))}")
     expect(page.locator(".compare-column")).to_have_count(3)
@@ -155,7 +157,7 @@ def test_it_is_exported(visitor: Visit, searches: Searches) -> None:
     assert download.value.path().read_text().startswith(f"batches,trial {ids[0]},trial {ids[1]}")
 
 
-def test_what_is_not_there_is_named(visitor: Visit, searches: Searches) -> None:
+def test_missing_trial_is_named_and_second_is_asked_for(visitor: Visit, searches: Searches) -> None:
     (one,) = best_of(visitor, searches.large, 1)
     page = visitor.open(f"compare?trials={one},999999")
     expect(page.get_by_text("There is no trial 999999")).to_be_visible()

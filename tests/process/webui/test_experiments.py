@@ -43,7 +43,7 @@ def test_ten_thousand_are_a_page_of_few_elements_that_scrolls(listed: Page, pict
     expect(listed.locator(".id", has_text=str(SIZE - 5000)).first).to_be_visible()
 
 
-def test_hostile_names_are_texts_with_their_hidden_characters_shown(listed: Page) -> None:
+def test_hostile_names_show_hidden_characters_as_text(listed: Page) -> None:
     listed.locator(".table").evaluate("element => element.scrollTo(0, 8 * 28)")
     shown = " ".join(listed.locator("tbody tr").all_inner_texts())
     assert HOSTILE[0] in shown
@@ -53,9 +53,7 @@ def test_hostile_names_are_texts_with_their_hidden_characters_shown(listed: Page
     assert listed.locator("main img").count() == 0
 
 
-def test_the_filter_is_the_address_and_every_way_of_setting_it_agrees(
-    visitor: Visit, listed: Page, pictures: Path
-) -> None:
+def test_filter_is_kept_in_address_however_it_is_set(visitor: Visit, listed: Page, pictures: Path) -> None:
     visitor.expected.append("status of 400")  # of the line that cannot be read
     field = listed.get_by_role("searchbox", name="Filter experiments")
     listed.keyboard.press("/")
@@ -120,7 +118,7 @@ def test_the_keyboard_moves_marks_and_opens(listed: Page, pictures: Path) -> Non
     expect(listed.get_by_role("heading", name="Home")).to_be_visible()
 
 
-def test_an_action_says_first_what_it_will_skip(listed: Page, pictures: Path) -> None:
+def test_action_says_first_what_it_will_skip(listed: Page, pictures: Path) -> None:
     field = listed.get_by_role("searchbox")
     field.fill("id>9900 state:completed,paused archived:any")
     field.press("Enter")

@@ -171,7 +171,7 @@ async ([source, flags, texts, longest]) => {
 """
 
 
-def test_the_scanner_finds_what_is_an_expression_and_nothing_else() -> None:
+def test_scanner_finds_only_regular_expressions() -> None:
     source = r"""
     // no /comment/
     const a = /one/g, b = x / 2 / y; /* /no/ */
@@ -182,7 +182,7 @@ def test_the_scanner_finds_what_is_an_expression_and_nothing_else() -> None:
     assert list(expressions(source)) == ["/one/g", '/two[/"]`/u', "/three/", r"/four\//", "/five/", "/six/"]
 
 
-def test_no_expression_of_the_page_takes_long_for_any_repetition_of_its_delimiters(page: tuple[Any, str]) -> None:
+def test_page_expressions_are_fast_on_hostile_repetitions(page: tuple[Any, str]) -> None:
     visit, _ = page
     found = sorted({one for entries in of_page().values() for one in entries})
     assert len(found) > 40
@@ -239,7 +239,7 @@ def test_a_function_that_reads_others_texts_takes_no_time(page: tuple[Any, str],
     assert visit.evaluate(run, [f"{files}/{module}.js", function, parts, longest]) == []
 
 
-def test_lines_that_have_little_in_common_take_no_time_to_compare(page: tuple[Any, str]) -> None:
+def test_difference_of_unlike_texts_is_fast(page: tuple[Any, str]) -> None:
     visit, files = page
     run = """
     async url => {

@@ -55,7 +55,7 @@ def test_no_path_leads_out_of_the_site(master: MasterProcess) -> None:
             assert http.send(answer).status_code == 404, path
 
 
-def test_pages_load_nothing_from_elsewhere_and_have_no_inline_scripts() -> None:
+def test_pages_have_no_external_sources_or_inline_scripts() -> None:
     pages = sorted(guide.FOLDER.rglob("*.html"))
     assert len(pages) > 30
     for page in pages:
@@ -96,9 +96,7 @@ def test_its_search_finds_a_page(visit: Callable[..., Visit], master: MasterProc
         page.goto("about:blank")  # before the proxy goes
 
 
-def test_the_site_and_the_description_of_the_api_link_to_each_other(
-    visit: Callable[..., Visit], master: MasterProcess
-) -> None:
+def test_guide_and_api_description_link_to_each_other(visit: Callable[..., Visit], master: MasterProcess) -> None:
     page = visit(master.url).page
     page.goto(f"{master.url}/docs/guide/")
     page.get_by_role("link", name="/docs").click()

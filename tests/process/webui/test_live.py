@@ -191,7 +191,7 @@ def test_a_table_stays_where_its_reader_is(visitor: Visit, start: Start) -> None
     assert page.evaluate("document.querySelector('.table').scrollTop") == where
 
 
-def test_home_list_and_trial_show_what_happens(visitor: Visit, start: Start, site: MasterProcess) -> None:
+def test_home_list_and_trial_pages_update_live(visitor: Visit, start: Start, site: MasterProcess) -> None:
     home, listed, trial = visitor.page, visitor.context.new_page(), visitor.context.new_page()
     home.goto(f"{visitor.url}/ui/")
     listed.goto(f"{visitor.url}/ui/experiments")
@@ -242,7 +242,7 @@ def apart() -> Iterator[tuple[MasterProcess, Postgres]]:
     remove_folder(folder)
 
 
-def test_a_database_that_is_away_is_told_and_comes_back(
+def test_page_reports_unreachable_database_and_recovers(
     apart: tuple[MasterProcess, Postgres], visit: Callable[..., Visit], pictures: Path, axe: str
 ) -> None:
     process, postgres = apart
@@ -314,7 +314,7 @@ def test_an_older_master_is_asked(visitor: Visit, start: Start, tmp_path: Path) 
     loses_nothing(visitor, page, number, tmp_path)
 
 
-def test_a_tab_that_nobody_sees_rests_and_catches_up(
+def test_hidden_tab_disconnects_and_catches_up_when_shown(
     proxy: Proxy, first_visit: Callable[..., Visit], start: Start, site: MasterProcess, tmp_path: Path
 ) -> None:
     far = first_visit(proxy.url)

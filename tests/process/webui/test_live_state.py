@@ -96,7 +96,7 @@ def test_a_poll_notifies_every_topic_and_confirms_the_one_before(tmp_path: Path)
     assert delay(steps[-1], "poll") == 5000
 
 
-def test_a_master_without_live_updates_is_asked_every_five_minutes(tmp_path: Path) -> None:
+def test_master_without_live_updates_is_polled(tmp_path: Path) -> None:
     refused = at(10, "refused", unsupported=True)
     steps = run(tmp_path, [*SUBSCRIBED, refused, timer(600, "retry"), {**refused, "now": 610}])
     assert [delay(steps[step], "retry") for step in (2, 4)] == [500, 300_000]
@@ -110,7 +110,7 @@ def test_a_silent_connection_counts_as_lost(tmp_path: Path) -> None:
     assert delay(steps[2], "silence") == 10_000, "while it opens"
 
 
-def test_a_hidden_page_closes_its_connection_and_opens_another_when_it_is_seen(tmp_path: Path) -> None:
+def test_hidden_page_closes_connection_and_reopens_when_shown(tmp_path: Path) -> None:
     hide, show = at(1000, "visibility", hidden=True), at(90_000, "visibility", hidden=False)
     steps = run(tmp_path, [*OPEN, hide, timer(61_000, "hidden"), show])
     assert delay(steps[5], "hidden") == 60_000

@@ -140,7 +140,7 @@ def test_a_view_of_a_log_is_an_address(visitor: Visit, log: FilledLog) -> None:
     assert shown(page) == before
 
 
-def test_a_reader_who_scrolls_is_where_the_address_says(visitor: Visit, log: FilledLog) -> None:
+def test_scroll_position_is_kept_in_address(visitor: Visit, log: FilledLog) -> None:
     page = opened(visitor, log)
     expect(page.get_by_text("End of log")).to_be_visible()
     page.locator(".log-scroller").hover()
@@ -224,7 +224,7 @@ def test_the_lines_are_saved_as_text(visitor: Visit, log: FilledLog) -> None:
     ]
 
 
-def test_what_a_program_writes_does_no_harm(visitor: Visit, hostile: FilledLog, pictures: Path) -> None:
+def test_hostile_log_text_is_shown_harmlessly(visitor: Visit, hostile: FilledLog, pictures: Path) -> None:
     page = opened(visitor, hostile)
     texts = page.locator(".log-text")
     expect(texts.filter(has_text="<script>")).to_have_text("<img src=x onerror=alert(1)><script>alert(2)</script>")
@@ -260,7 +260,7 @@ def live(site: tuple[MasterProcess, FilledLog]) -> Iterator[FilledLog]:
     end_log(site[0], found)
 
 
-def test_new_lines_are_followed_and_wait_for_who_reads(
+def test_new_lines_are_followed_unless_reader_has_scrolled_up(
     visitor: Visit, site: tuple[MasterProcess, FilledLog], live: FilledLog
 ) -> None:
     master, _ = site
@@ -303,7 +303,7 @@ def test_lines_that_come_while_others_are_read_are_read_too(
     expect(page.locator(".log-line").last).to_contain_text("one more")
 
 
-def test_a_log_that_is_known_before_the_first_message_of_the_connection_is_followed(
+def test_log_known_before_first_message_is_followed(
     visitor: Visit, site: tuple[MasterProcess, FilledLog], live: FilledLog
 ) -> None:
     """The page of a trial has said by then what it follows; it hears of the trial's log later."""
@@ -341,7 +341,7 @@ def test_a_log_that_is_known_before_the_first_message_of_the_connection_is_follo
     expect(page.locator(".log-line").last).to_contain_text("one more")
 
 
-def test_a_log_that_could_not_be_read_at_first_comes_when_the_master_is_back(visitor: Visit, log: FilledLog) -> None:
+def test_log_loads_when_unreachable_master_returns(visitor: Visit, log: FilledLog) -> None:
     page, away = visitor.page, re.compile(r"/log\?|/info$")
     visitor.expected.append("net::ERR_FAILED")
     page.route(away, lambda route: route.abort())

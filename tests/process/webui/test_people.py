@@ -87,7 +87,7 @@ def test_a_viewer_sees_no_action_and_an_owner_does(
     assert all(seen["owner"][path] for path in wanted), seen["owner"]
 
 
-def test_who_is_in_no_workspace_sees_a_sentence_and_no_name(
+def test_user_without_workspace_sees_error_and_no_name(
     visit: Callable[..., Visit], site: tuple[MasterProcess, Searches]
 ) -> None:
     master, searches = site
@@ -102,7 +102,7 @@ def test_who_is_in_no_workspace_sees_a_sentence_and_no_name(
     expect(page.get_by_role("main")).not_to_contain_text("one long training")
 
 
-def test_two_tabs_that_write_the_same_notes_are_told_of_each_other(
+def test_edit_of_notes_changed_in_another_tab_shows_alert(
     visit: Callable[..., Visit], site: tuple[MasterProcess, Searches]
 ) -> None:
     master, searches = site
@@ -123,9 +123,7 @@ def test_two_tabs_that_write_the_same_notes_are_told_of_each_other(
     expect(first.get_by_text("mine", exact=True)).to_be_visible()
 
 
-def test_two_tabs_that_end_the_same_experiment_both_hear_how_it_went(
-    visit: Callable[..., Visit], site: tuple[MasterProcess, Searches]
-) -> None:
+def test_kill_from_two_tabs_informs_both(visit: Callable[..., Visit], site: tuple[MasterProcess, Searches]) -> None:
     master, searches = site
     visitor = visit(master.url)
     visitor.sign_in("determined", master.password)

@@ -47,7 +47,7 @@ def call(run: Call) -> Call:
     return called
 
 
-def test_numbers_are_told_with_four_digits(call: Call) -> None:
+def test_numbers_are_formatted_with_four_digits(call: Call) -> None:
     wanted = {
         0: "0", 1: "1", 12345: "12\u2009345", 0.5: "0.5000", 0.93121: "0.9312", 123.456: "123.5", -2.5: "−2.500",
         1.2e-5: "1.200e−5", 3.2e9: "3.200e9", 0.00123456: "0.001235", 99999.7: "100000",
@@ -63,7 +63,7 @@ def test_marks_of_an_axis_have_no_more_digits_than_they_need(call: Call) -> None
     assert {value: call("format", "tick", value) for value in wanted} == wanted
 
 
-def test_times_and_sizes_are_told_in_two_units(call: Call) -> None:
+def test_durations_and_sizes_are_formatted_with_units(call: Call) -> None:
     seconds = {5: "5 s", 65: "1 min 5 s", 3600: "1 h", 11520: "3 h 12 min", 200000: "2 d 7 h"}
     assert {value: call("format", "duration", value) for value in seconds} == seconds
     ago = {0: "now", 5: "5 s ago", 3700: "1 h ago", 90000: "1 d ago", -120: "in 2 min"}
@@ -126,7 +126,7 @@ def test_series_are_smoothed_and_scales_are_round(call: Call) -> None:
     assert call("series", "extent", [[None, 3, 1], []]) == [1, 3]
 
 
-def test_actions_say_what_they_skip(call: Call) -> None:
+def test_action_preview_counts_skipped_experiments(call: Call) -> None:
     subjects = [
         {"id": 1, "state": "RUNNING", "archived": False, "editable": True},
         {"id": 2, "state": "COMPLETED", "archived": False, "editable": True},
@@ -136,7 +136,7 @@ def test_actions_say_what_they_skip(call: Call) -> None:
     assert found == {"ids": [1], "skipped": [["have ended", 1], ["are not yours", 1]]}
 
 
-def test_a_waiting_experiment_is_told_of_other_pools_with_room(call: Call) -> None:
+def test_waiting_experiment_sees_other_pools_with_room(call: Call) -> None:
     def pool(name: str, free: int, *, rests: str = "", accelerator: str = "A100") -> dict[str, Any]:
         return {"name": name, "slots": 8, "used": 8 - free, "rests": rests, "accelerator": accelerator}
 
@@ -163,7 +163,7 @@ def test_a_hyperparameter_has_the_scale_of_its_configuration(call: Call) -> None
     assert call("axes", "scaleOf", "hp.dropout", rows)["log"]  # of which nothing is configured
 
 
-def test_a_pen_writes_what_a_canvas_would_draw(browser: Browser, master: MasterProcess) -> None:
+def test_svg_pen_writes_canvas_drawing_as_svg(browser: Browser, master: MasterProcess) -> None:
     with visiting(browser, master.url) as visit:
         visit.page.goto(f"{master.url}/ui/")
         svg = visit.page.evaluate(
@@ -215,7 +215,7 @@ RACE = {
 }
 
 
-def test_a_moment_of_the_race_has_only_what_had_arrived(call: Call) -> None:
+def test_race_moment_contains_only_earlier_arrivals(call: Call) -> None:
     events = call("rungs", "eventsOf", RACE)
     assert [one["number"] for one in events] == [1, 2, 3, 4, 5, 6]
 
@@ -234,7 +234,7 @@ def test_a_moment_of_the_race_has_only_what_had_arrived(call: Call) -> None:
     assert larger[0]["best"]["event"]["trial"] == 9
 
 
-def test_the_race_is_told_in_sentences(call: Call) -> None:
+def test_rung_events_are_described_in_sentences(call: Call) -> None:
     events = call("rungs", "eventsOf", RACE)
     told = {"clock": "12:03:11", "units": 9, "unit": "epochs"}
     assert [call("rungs", "sentence", events[at], told) for at in (0, 2, 3, 4)] == [
@@ -246,7 +246,7 @@ def test_the_race_is_told_in_sentences(call: Call) -> None:
     ]
 
 
-def test_dots_stay_where_they_are_as_time_goes_on(run: Call) -> None:
+def test_race_dots_keep_their_places_over_time(run: Call) -> None:
     code = """async ([url, race]) => {
         const rungs = await import(url);
         const events = rungs.eventsOf(race);
@@ -266,7 +266,7 @@ def test_dots_stay_where_they_are_as_time_goes_on(run: Call) -> None:
     assert late["dots"] == [[7, 18.5, 50], [9, 39.5, 0], [10, 60.5, 108], [11, 81.5, 100], [7, 150, 75]]
 
 
-def test_what_is_compared_is_ordered_and_measured_against_a_baseline(call: Call) -> None:
+def test_comparison_orders_columns_and_formats_deltas(call: Call) -> None:
     assert call("comparison", "moveItem", [1, 2, 3], 2, 0) == [3, 1, 2]
     assert call("comparison", "moveItem", [1, 2, 3], 0, 9) == [2, 3, 1]
     assert call("comparison", "delta", 0.6, 0.5) == "+0.1000 (+20\u2009%)"
@@ -303,7 +303,7 @@ ANSI = {
 }
 
 
-def test_colours_of_programs_are_kept_and_their_other_escapes_dropped(call: Call) -> None:
+def test_ansi_colours_are_kept_and_other_escapes_dropped(call: Call) -> None:
     found = {text: [(one["text"], one["style"]) for one in call("ansi", "pieces", text)] for text in ANSI}
     assert found == ANSI
     assert call("ansi", "plain", f"a{ESC}[31mb") == "ab"
@@ -342,7 +342,7 @@ def test_a_scroll_bar_reaches_every_line(call: Call) -> None:
     assert call("log_window", "stripRows", [5, 0], 4) == [5, 5, 0, 0]
 
 
-def test_an_address_says_what_of_a_log_is_asked_for(call: Call) -> None:
+def test_page_address_becomes_log_query(call: Call) -> None:
     asked = "level=error&rank=0,-1&node=n1&job=t.1&stream=stderr&since=2026-01-01&q=a b&regex=1&only=1&other=1"
     assert call("log_text", "logQueryOf", asked) == {
         "filter": "levels=ERROR&levels=CRITICAL&rankIds=0&rankIds=-1&agentIds=n1&allocationIds=t.1&stdtypes=stderr"
@@ -362,7 +362,7 @@ def test_times_of_lines(call: Call) -> None:
     assert call("log_text", "stamp", at, "none", began, 0) == ""
 
 
-def test_what_a_search_finds_is_cut_out(call: Call) -> None:
+def test_search_matches_are_split_out_of_log_text(call: Call) -> None:
     assert call("log_text", "matchesIn", "Loss a loss", "LOSS") == [[0, 4], [7, 11]]
     assert call("log_text", "matchesIn", "aaa", "aa") == [[0, 2]]
     assert call("log_text", "matchesIn", "abc", "") == []

@@ -65,7 +65,7 @@ def test_each_decision_is_the_one_that_the_story_tells(visitor: Visit, searches:
                 assert here[-1]["cut"] == rung["cut"]
 
 
-def test_a_search_of_an_earlier_release_is_told_by_its_times(
+def test_search_of_earlier_release_is_ordered_by_its_times(
     visitor: Visit, searches: Searches, site: tuple[MasterProcess, Searches]
 ) -> None:
     """Its snapshot has no order of arrivals."""
@@ -85,7 +85,7 @@ def told(page: Page) -> str:
     return page.locator(".event-text").inner_text()
 
 
-def test_a_stop_says_what_the_search_knew(visitor: Visit, searches: Searches, pictures: Path, axe: str) -> None:
+def test_stop_shows_rank_and_cutoff_of_its_moment(visitor: Visit, searches: Searches, pictures: Path, axe: str) -> None:
     events = events_of(visitor, searches.large)
     stops = [one for one in events if one["decision"] == "stopped" and one["rung"] == 1]
     stop = stops[len(stops) // 2]
@@ -174,6 +174,6 @@ def test_the_way_there_from_the_story_and_the_trial(visitor: Visit, searches: Se
         expect(page.locator(".event-text")).to_contain_text(f"trial {stop['trial']} was stopped")
 
 
-def test_a_search_without_rungs_says_so(visitor: Visit, searches: Searches) -> None:
+def test_page_says_when_search_has_no_rungs(visitor: Visit, searches: Searches) -> None:
     page = visitor.open(f"experiments/{searches.single}/rungs")
     expect(page.get_by_text("does not compare trials at rungs")).to_be_visible()

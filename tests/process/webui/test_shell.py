@@ -70,7 +70,7 @@ def test_a_link_from_a_terminal_signs_in_with_one_press(
     expect(page.get_by_text("The ticket is not valid")).to_be_visible()
 
 
-def test_a_link_says_whom_it_signs_in_and_who_is_signed_in_now(visitor: Visit, master: MasterProcess) -> None:
+def test_sign_in_link_names_new_and_current_user(visitor: Visit, master: MasterProcess) -> None:
     """A colleague's link would lead into the colleague's account."""
     admin = Api(master.url, log_in(master, "admin"))
     ticket = admin.post("/api/x1/tickets", {"purpose": "page"}).json["ticket"]
@@ -88,7 +88,7 @@ def test_a_link_says_whom_it_signs_in_and_who_is_signed_in_now(visitor: Visit, m
         assert admin.call("POST", "/session", {**body, "ticket": wrong}, headers=page_header).status == 401
 
 
-def test_wrong_passwords_are_told_and_too_many_wait(
+def test_sign_in_reports_wrong_password_and_enforces_wait(
     visit: Callable[..., Visit], master: MasterProcess, pictures: Path
 ) -> None:
     found = visit(master.url)
@@ -105,7 +105,7 @@ def test_wrong_passwords_are_told_and_too_many_wait(
     expect(page.get_by_role("button", name="Sign in")).to_be_disabled()
 
 
-def test_a_session_that_ends_asks_for_the_password_above_the_page(
+def test_ended_session_asks_for_password_in_dialog_over_page(
     visitor: Visit, master: MasterProcess, pictures: Path
 ) -> None:
     visitor.expected += ["status of 401", "net::ERR_FAILED"]
@@ -132,7 +132,7 @@ def test_a_session_that_ends_asks_for_the_password_above_the_page(
     page.wait_for_url(re.compile("user%3Ame"))
 
 
-def test_who_signs_out_is_not_asked_for_the_password_by_a_call_that_comes_late(visitor: Visit) -> None:
+def test_late_call_during_sign_out_opens_no_password_dialog(visitor: Visit) -> None:
     visitor.expected.append("status of 401")
     page = visitor.open("experiments")
     expect(page.get_by_text(re.compile("experiments$"))).to_be_visible()
@@ -158,7 +158,7 @@ def test_who_signs_out_is_not_asked_for_the_password_by_a_call_that_comes_late(v
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_who_signs_out_of_a_session_that_has_ended_is_signed_out(visitor: Visit) -> None:
+def test_sign_out_of_ended_session_succeeds(visitor: Visit) -> None:
     visitor.expected.append("status of 401")
     page = visitor.open("experiments")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
@@ -169,7 +169,7 @@ def test_who_signs_out_of_a_session_that_has_ended_is_signed_out(visitor: Visit)
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_a_master_that_is_away_is_told_with_since_when_and_comes_back(visitor: Visit, pictures: Path) -> None:
+def test_banner_shows_how_long_master_has_not_answered(visitor: Visit, pictures: Path) -> None:
     visitor.expected.append("net::ERR_FAILED|status of 502")
     page = visitor.open("experiments")
     expect(page.get_by_text(re.compile("experiments$"))).to_be_visible()
@@ -218,7 +218,7 @@ def test_a_theme_is_kept_and_comes_with_the_page(visitor: Visit) -> None:
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == dark
 
 
-def test_an_older_page_loads_itself_anew_after_an_upgrade(visitor: Visit) -> None:
+def test_outdated_page_reloads_after_upgrade(visitor: Visit) -> None:
     visitor.expected.append("status of 404")
     page = visitor.open()
     expect(page.get_by_role("heading", name="Home")).to_be_visible()
@@ -227,7 +227,7 @@ def test_an_older_page_loads_itself_anew_after_an_upgrade(visitor: Visit) -> Non
     expect(page.get_by_role("searchbox", name="Filter experiments")).to_be_visible()
 
 
-def test_so_does_one_whose_tab_is_gone(visitor: Visit, full: MasterProcess) -> None:
+def test_outdated_tab_reloads_after_upgrade(visitor: Visit, full: MasterProcess) -> None:
     visitor.expected.append("status of 404")
     page = visitor.open("experiments/77")
     expect(page.get_by_role("heading", level=1)).to_be_visible()

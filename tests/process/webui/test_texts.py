@@ -48,7 +48,7 @@ def page(browser: Browser, master: MasterProcess) -> Iterator[Any]:
         yield lambda code, *given: visit.page.evaluate(code, [files, *given])
 
 
-def test_every_default_ignorable_character_is_shown_by_the_page_and_by_det(page: Any) -> None:
+def test_page_and_det_show_every_default_ignorable_character(page: Any) -> None:
     """The list is the one of the browser's Unicode, which knows the property."""
     ignorable = page("""() => {
         const found = [];

@@ -28,7 +28,7 @@ def site() -> Iterator[tuple[MasterProcess, Searches]]:
 
 
 @pytest.mark.parametrize("width", [1440, 360])
-def test_usage_is_told_by_day_user_pool_and_node(
+def test_usage_is_shown_by_day_user_pool_and_node(
     visit: Callable[..., Visit], site: tuple[MasterProcess, Searches], pictures: Path, axe: str, width: int
 ) -> None:
     master, searches = site

@@ -26,7 +26,9 @@ def visitor(searcher: Visit) -> Visit:
     return searcher
 
 
-def test_home_says_what_runs_and_the_way_to_it(visitor: Visit, searches: Searches, pictures: Path, axe: str) -> None:
+def test_home_lists_running_experiments_with_links(
+    visitor: Visit, searches: Searches, pictures: Path, axe: str
+) -> None:
     page = visitor.open("")
     expect(page.get_by_role("heading", name=re.compile("^Running"))).to_be_visible()
     expect(page.get_by_role("heading", name="Pools")).to_be_visible()
@@ -86,7 +88,7 @@ def test_hostile_names_failures_and_experiments_without_trials(visitor: Visit, s
     expect(page.get_by_role("alert")).to_contain_text("There is no experiment 999999")
 
 
-def test_the_board_tells_ranks_savings_and_curves_that_belong_together(visitor: Visit, searches: Searches) -> None:
+def test_board_ranks_savings_and_curves_agree(visitor: Visit, searches: Searches) -> None:
     def ask(path: str) -> Any:
         answer = visitor.context.request.get(f"{visitor.url}/api/x1/{path}")
         assert answer.ok, answer.text()

@@ -233,7 +233,7 @@ def test_the_queue(full: Engine, master: Master, size: Size) -> None:
         "sessions",
     ),
 )
-def test_a_pass_of_the_loops_reads_what_lives(
+def test_loop_pass_reads_only_live_rows(
     full: Engine, master: Master, size: Size, question: Callable[[Master], Any]
 ) -> None:
     ask(

@@ -58,7 +58,7 @@ def test_a_killed_node_comes_back(slurm_cluster: Cluster) -> None:
 
 
 @pytest.mark.slurm
-def test_the_command_for_people_says_what_runs(slurm_cluster: Cluster) -> None:
+def test_status_command_lists_running_daemons(slurm_cluster: Cluster) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts/cluster"), "status"], capture_output=True, text=True, check=True
     )
@@ -94,7 +94,7 @@ def test_a_daemon_is_started_once_and_ended_for_good(tmp_path: Path) -> None:
 
 
 @pytest.mark.apptainer
-def test_the_torch_image_has_what_training_needs(torch_image: Path, apptainer_command: Path) -> None:
+def test_torch_image_has_what_training_needs(torch_image: Path, apptainer_command: Path) -> None:
     program = (
         "import json, shutil, sklearn.datasets, torch; "
         "print(json.dumps([torch.__version__, sklearn.datasets.load_digits().data.shape, shutil.which('torchrun')]))"

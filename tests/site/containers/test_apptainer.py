@@ -60,7 +60,7 @@ def test_no_gpu_flag_without_gpus_and_a_users_tmp_wins() -> None:
 
 
 @pytest.mark.parametrize(("image", "anew"), [("docker://org/name:1", True), ("/images/a.sif", False)])
-def test_an_image_that_is_to_be_fresh_is_not_taken_from_what_was_fetched_before(image: str, anew: bool) -> None:
+def test_fresh_image_is_fetched_without_cache(image: str, anew: bool) -> None:
     for fresh in (True, False):
         script = container_runtime("apptainer").start_script(
             ContainerStart(job_folder=Path("/j"), image=image, fresh=fresh)
@@ -111,7 +111,7 @@ def job_folder(slurm_cluster: Cluster) -> Iterator[Path]:
 
 
 @pytest.mark.apptainer
-def test_a_real_container_sees_what_it_should_and_nothing_else(
+def test_real_container_sees_only_what_job_was_given(
     job_folder: Path, apptainer_command: Path, python_image: Path
 ) -> None:
     assert container_runtime("apptainer").check(str(python_image)) == ()

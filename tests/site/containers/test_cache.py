@@ -65,14 +65,14 @@ def test_names_of_images(name: str) -> None:
     "name",
     ["", "/abs", "a/", "a//b", "../a", "a/../b", "a/..", "-rf", ".locks/x", "a\nb", "a b", "a.sha256", "x" * 201],
 )
-def test_what_is_no_name(name: str, root: Path) -> None:
+def test_invalid_image_names_are_rejected(name: str, root: Path) -> None:
     with pytest.raises(BadName):
         check_name(name)
     with pytest.raises(ImageError, match="is not an image name"):
         ImageCache(root).path(name)
 
 
-def test_an_added_image_is_what_a_job_gets_by_its_name(root: Path, squashfs: Path) -> None:
+def test_added_image_is_resolved_by_its_name(root: Path, squashfs: Path) -> None:
     cache = ImageCache(root)
     assert cache.add("org/name:1", squashfs)
     assert not cache.add("org/name:1", squashfs), "it was made twice"
@@ -87,7 +87,7 @@ def test_an_added_image_is_what_a_job_gets_by_its_name(root: Path, squashfs: Pat
         assert container_runtime(runtime).check(resolved) == ()
 
 
-def test_a_changed_image_is_told(root: Path, squashfs: Path) -> None:
+def test_check_reports_changed_images(root: Path, squashfs: Path) -> None:
     cache = ImageCache(root)
     cache.add("good", squashfs)
     cache.add("bad", squashfs)
@@ -101,7 +101,7 @@ def test_a_changed_image_is_told(root: Path, squashfs: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"no image", b""])
-def test_what_is_no_image_is_refused(root: Path, tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_no_image_is_refused(root: Path, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file"
     file.write_bytes(content)
     for path in (file, tmp_path / "missing", tmp_path):
@@ -110,7 +110,7 @@ def test_what_is_no_image_is_refused(root: Path, tmp_path: Path, content: bytes)
     assert everything(root) == set()
 
 
-def test_a_failed_build_keeps_what_was_there(root: Path, squashfs: Path, tmp_path: Path) -> None:
+def test_failed_build_keeps_existing_image(root: Path, squashfs: Path, tmp_path: Path) -> None:
     tool = tmp_path / "apptainer"
     tool.write_text(
         '#!/bin/sh\nprintf half >"$3"\necho "INFO: x"\necho "\x1b[31mFATAL:\x1b[0m no such base" >&2\nexit 255\n'
@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_nothing_behind(small: Path, squashfs: Path, tmp_path
     assert everything(small) == set()
 
 
-def test_a_killed_build_is_cleared_away_by_the_next(root: Path, squashfs: Path) -> None:
+def test_next_build_removes_draft_of_killed_build(root: Path, squashfs: Path) -> None:
     (root / ".name.draft-123").write_bytes(b"half")
     assert ImageCache(root).images() == []
     ImageCache(root).add("name", squashfs)
@@ -168,7 +168,7 @@ def test_a_killed_build_is_cleared_away_by_the_next(root: Path, squashfs: Path) 
     assert everything(root) == {"name", "name.sha256"}
 
 
-def test_what_nobody_uses_is_removed(root: Path, squashfs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prune_removes_unused_images(root: Path, squashfs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cache = ImageCache(root)
     now = time.time()
     for name, made, read in (("a/old", 100, 1), ("a/dusty", 100, 50), ("b/new", 2, 2)):

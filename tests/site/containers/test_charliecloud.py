@@ -65,7 +65,7 @@ def started(place: Path, ch_run: Path, image: str, binds: list[Bind]) -> subproc
     return done
 
 
-def test_a_real_container_sees_what_it_should_and_nothing_else(place: Path, ch_run: Path) -> None:
+def test_real_container_sees_only_what_job_was_given(place: Path, ch_run: Path) -> None:
     (place / "data").mkdir()
     (place / "data" / "hello").write_text("x")
     base = images.base_system(Layout.from_environment())
@@ -84,7 +84,7 @@ def test_a_real_container_sees_what_it_should_and_nothing_else(place: Path, ch_r
 
 
 @pytest.mark.parametrize("image", ["bare", "gone"])
-def test_what_cannot_start_is_understood(place: Path, ch_run: Path, image: str) -> None:
+def test_failed_start_is_explained(place: Path, ch_run: Path, image: str) -> None:
     bare = place / "bare"
     for name in ("bin", "dev", "etc", "home", "mnt", "proc", "root", "run", "sys", "tmp", "usr/bin", "var/tmp"):
         (bare / name).mkdir(parents=True)

@@ -44,7 +44,7 @@ def chaos_cluster() -> Iterator[ChaosCluster]:
 
 @pytest.mark.slurm
 @pytest.mark.slow
-def test_a_search_goes_through_a_dozen_faults_and_the_checks_see_what_is_wrong(chaos_cluster: ChaosCluster) -> None:
+def test_search_survives_faults_and_checks_find_violations(chaos_cluster: ChaosCluster) -> None:
     kinds = [kind for kind in (*ANYWHERE.all, *ON_SLURM.all) if kind.name not in TOO_LONG]
     told: list[str] = []
     with slurm_site(chaos_cluster) as site:
@@ -79,7 +79,7 @@ def test_a_search_goes_through_a_dozen_faults_and_the_checks_see_what_is_wrong(c
         assert words in spoiled
 
 
-def test_a_seed_draws_the_same_faults_in_the_same_order_and_each_kind_before_any_comes_again() -> None:
+def test_seed_fixes_faults_and_each_kind_comes_before_repeats() -> None:
     kinds = [*ANYWHERE.all, *ON_SLURM.all, *ON_DOCKER.all]
     assert len({kind.name for kind in kinds}) == len(kinds) >= 15
     page = (Path(__file__).resolve().parents[3] / "docs" / "chaos.md").read_text()

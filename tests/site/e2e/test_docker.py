@@ -131,7 +131,7 @@ def test_a_gang_meets_on_two_hosts(hosts: Hosts) -> None:
     assert [one["slots"] for one in facts] == [[0, 1], [0, 1]]
 
 
-def test_a_more_important_gang_gets_its_slots_and_nothing_is_lost(hosts: Hosts) -> None:
+def test_higher_priority_gang_preempts_without_loss(hosts: Hosts) -> None:
     master = hosts.master.client()
     searcher = {"name": "random", "metric": "error", "max_trials": 2, "max_concurrent_trials": 2}
     keys = {"resources": {"slots_per_trial": 2, "priority": 60}}
@@ -147,7 +147,7 @@ def test_a_more_important_gang_gets_its_slots_and_nothing_is_lost(hosts: Hosts) 
         assert validations(master, [trial.id])[trial.id] == list(range(1, 11))
 
 
-def test_an_agent_that_is_drained_keeps_its_jobs_and_gets_no_more(hosts: Hosts) -> None:
+def test_drained_agent_keeps_its_jobs_and_gets_no_new_ones(hosts: Hosts) -> None:
     master, admin = hosts.master.client(), hosts.master.client("admin")
     gated = hosts.gate("of-the-drained", 1, resources={"slots_per_trial": 2})
     running = create(master, trainings.experiment(epochs=3, **gated))
@@ -170,9 +170,7 @@ def test_an_agent_that_is_drained_keeps_its_jobs_and_gets_no_more(hosts: Hosts) 
     assert hosts.entity(master, where)["enabled"] is True
 
 
-def test_an_image_behind_a_login_and_a_device_are_had_and_the_password_is_shown_to_nobody(
-    hosts: Hosts, tmp_path: Path
-) -> None:
+def test_private_image_and_device_work_with_hidden_password(hosts: Hosts, tmp_path: Path) -> None:
     try:
         with running_registry(hosts.engine, tmp_path) as registry:
             _run_from(hosts, registry)
@@ -224,7 +222,7 @@ def _fork(hosts: Hosts, text: str, script: str, parent: int) -> int:
         transport.close()
 
 
-def test_an_image_that_is_not_there_is_told(hosts: Hosts) -> None:
+def test_trial_log_says_missing_image_cannot_be_pulled(hosts: Hosts) -> None:
     master = hosts.master.client()
     keys = {"environment": {"image": "127.0.0.1:1/missing:1"}}
     number = create(master, trainings.experiment(keys=keys))
@@ -276,7 +274,7 @@ def test_a_killed_master_finds_everything_as_it_was(hosts: Hosts) -> None:
     assert len(attempts(master, number)) == 6
 
 
-def test_a_container_that_somebody_removes_is_started_again_uncharged(hosts: Hosts) -> None:
+def test_removed_container_is_restarted_without_charge(hosts: Hosts) -> None:
     master = hosts.master.client()
     number = create(master, trainings.experiment(epochs=8, save_at=3, stay_at=5))
     wait_for_steps(master, number, 5)
@@ -289,7 +287,7 @@ def test_a_container_that_somebody_removes_is_started_again_uncharged(hosts: Hos
     assert "starting after epoch 3" in log_text(master, trial.id)
 
 
-def test_the_trial_of_an_agent_that_stays_away_runs_elsewhere(docker_engine: DockerEngine) -> None:
+def test_trial_of_lost_agent_runs_on_another_agent(docker_engine: DockerEngine) -> None:
     with running_hosts(docker_engine, "lost", slots=1, reattach=2) as hosts:
         master = hosts.master.client()
         number = create(master, trainings.experiment(epochs=100_000, pause=0.1, save_at=3))
@@ -370,7 +368,7 @@ def times(log: str) -> list[float]:
     return [float(line.partition("TIME ")[2]) for line in log.splitlines() if "TIME " in line]
 
 
-def test_the_published_client_of_determined_sees_and_steers_agents(hosts: Hosts, tmp_path: Path) -> None:
+def test_published_client_lists_and_changes_agents(hosts: Hosts, tmp_path: Path) -> None:
     try:
         environment = reference.environment()
     except reference.NoReference as reason:

@@ -74,7 +74,7 @@ def facts(master: Master, pool: str = "", **config: Any) -> dict[str, Any]:
     return answer
 
 
-def test_what_a_pool_says_holds_whole(hosts: Hosts) -> None:
+def test_pool_settings_apply_to_its_containers(hosts: Hosts) -> None:
     """Its hook, its folder, its variables; where it says nothing of a size, what the master's file says."""
     master = hosts.master.client()
     found = facts(master, "special")

@@ -100,7 +100,7 @@ def test_the_search_of_digits_ends_poor_trials_early(slurm_master: MasterProcess
 
 
 @pytest.mark.parametrize("training", GO_ON, ids=str)
-def test_an_example_that_is_paused_goes_on_where_it_was(
+def test_paused_example_resumes_where_it_stopped(
     training: Training, slurm_master: MasterProcess, request: pytest.FixtureRequest
 ) -> None:
     """Told to leave it saves; the next attempt reports each later step, and none twice."""

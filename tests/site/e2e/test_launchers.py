@@ -92,7 +92,7 @@ def test_workers_on_two_nodes_know_each_other(slurm_master: MasterProcess) -> No
     assert len({tuple(each[6:]) for each in everybody}) == 1
 
 
-def test_a_killed_rank_ends_the_trial_with_its_rank_its_node_and_its_last_lines(
+def test_killed_rank_is_named_with_node_and_last_lines(
     slurm_master: MasterProcess,
 ) -> None:
     master = slurm_master.client()
@@ -108,9 +108,7 @@ def test_a_killed_rank_ends_the_trial_with_its_rank_its_node_and_its_last_lines(
     assert "about to warn" not in slurm_master.det(*command, "--stdtype", "stdout").stdout
 
 
-def test_a_rank_that_fails_while_the_others_wait_for_it_is_the_reason(
-    slurm_master: MasterProcess, torch_image: Path
-) -> None:
+def test_failed_rank_is_reason_while_others_wait(slurm_master: MasterProcess, torch_image: Path) -> None:
     master = slurm_master.client()
     number = create(master, FAILS_ALONE, "torchrun train.py", torch_image)
     ended_as(master, number, "ERROR", 240)
@@ -188,7 +186,7 @@ def test_options_of_horovodrun_have_their_effect(slurm_master: MasterProcess, ho
         ("--nonesuch 1", "the options for horovodrun are wrong: "),
     ],
 )
-def test_options_of_horovodrun_that_mean_nothing_here_are_refused(
+def test_unsupported_horovodrun_options_are_refused(
     slurm_master: MasterProcess, horovod_image: Path, options: str, words: str
 ) -> None:
     master = slurm_master.client()

@@ -76,7 +76,7 @@ def test_a_job_that_waits_goes_to_another_pool_and_runs_there(hosts: Hosts) -> N
     ended_as(master, blocker, "CANCELED")
 
 
-def test_a_job_that_runs_saves_its_work_and_goes_on_in_a_pool_of_another_kind(hosts: Hosts) -> None:
+def test_running_job_saves_and_continues_in_another_pool(hosts: Hosts) -> None:
     master = hosts.master.client()
     number, job = begin(hosts, "two", 1, epochs=10, stay_at=2)
     wait_for(lambda: trained(master, number) >= 2, "some epochs")

@@ -81,7 +81,7 @@ def process(slurm_cluster: Cluster, ssh_server: Sshd) -> Iterator[MasterProcess]
     assert errors == []
 
 
-def test_trials_go_on_through_a_cut_of_the_connection(process: MasterProcess, ssh_server: Sshd) -> None:
+def test_trials_continue_through_cut_connection(process: MasterProcess, ssh_server: Sshd) -> None:
     master = process.client()
     number = master.create_experiment(trainings.experiment(epochs=60), files(train__py=trainings.COUNTING)).id
     wait_for(lambda: only_trial(master, number).batches >= 1, "the first report")

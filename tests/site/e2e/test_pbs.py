@@ -205,9 +205,7 @@ def test_a_walltime_is_no_failure(pbs_master: MasterProcess, pbs_site: PbsSite) 
     assert validations(master, [trial.id])[trial.id] == list(range(1, 101))
 
 
-def test_a_job_that_a_person_deletes_ends_its_trial_with_the_reason(
-    pbs_master: MasterProcess, pbs_site: PbsSite
-) -> None:
+def test_job_deleted_with_qdel_cancels_its_trial_with_reason(pbs_master: MasterProcess, pbs_site: PbsSite) -> None:
     master = pbs_master.client()
     number = create(master, experiment(pbs_site, epochs=1000))
     pbs_site.command("qdel", wait_running(master, number))

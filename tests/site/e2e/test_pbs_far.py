@@ -149,9 +149,7 @@ def owner_of(site: PbsSite, job: str) -> str:
     return line.partition(" = ")[2].partition("@")[0]
 
 
-def test_trials_over_ssh_survive_a_cut_and_a_master_that_moves_and_are_cancelled(
-    over_ssh: Served, ssh_server: Sshd, pbs_site: PbsSite
-) -> None:
+def test_trials_over_ssh_survive_cut_and_master_move(over_ssh: Served, ssh_server: Sshd, pbs_site: PbsSite) -> None:
     process, master = over_ssh.process, over_ssh.process.client()
     number, second = create(master, pbs_site, 150), create(master, pbs_site, 1000)
     for experiment in (number, second):

@@ -82,7 +82,7 @@ def went_on_once(master: Master, number: int) -> str:
 
 
 @pytest.mark.parametrize("pool", ["requeued", "cancelled"])
-def test_a_preempted_trial_saves_its_work_and_goes_on(
+def test_preempted_trial_saves_and_resumes(
     process: MasterProcess, preempting_cluster: PreemptingCluster, pool: str
 ) -> None:
     master = process.client()
@@ -97,7 +97,7 @@ def test_a_preempted_trial_saves_its_work_and_goes_on(
     assert allocations(master, number)[1]["jobId"] != job
 
 
-def test_a_trial_that_does_not_leave_in_time_is_not_charged_for_it(
+def test_trial_that_does_not_leave_in_time_is_not_charged(
     process: MasterProcess, preempting_cluster: PreemptingCluster
 ) -> None:
     master = process.client()
@@ -128,7 +128,7 @@ def test_a_job_that_an_administrator_requeues_is_not_run_twice(
     wait_for(lambda: "JobState=COMPLETED" in shown(cluster, job), "the end of the job that nobody wants any more")
 
 
-def test_a_trial_whose_job_an_administrator_holds_waits_until_it_is_released(
+def test_trial_of_held_job_waits_until_release_or_pause(
     process: MasterProcess, preempting_cluster: PreemptingCluster
 ) -> None:
     master, cluster = process.client(), preempting_cluster

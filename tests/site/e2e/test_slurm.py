@@ -111,7 +111,7 @@ def test_a_command_and_a_service_are_batch_jobs_too(
     assert f"I am {USER} COMMAND" in said
 
 
-def test_two_nodes_train_one_model_save_when_they_are_warned_and_go_on(
+def test_two_node_training_saves_on_warning_and_continues(
     slurm_master: MasterProcess, slurm_cluster: Cluster, torch_image: Path
 ) -> None:
     master, epochs = slurm_master.client(), 12
@@ -144,9 +144,7 @@ def test_a_walltime_is_no_failure(slurm_master: MasterProcess, limited: int) -> 
     assert validations(master, [trial.id])[trial.id] == list(range(1, 31))
 
 
-def test_a_job_that_a_person_cancels_ends_its_trial_with_the_reason(
-    slurm_master: MasterProcess, slurm_cluster: Cluster
-) -> None:
+def test_scancel_ends_trial_with_reason(slurm_master: MasterProcess, slurm_cluster: Cluster) -> None:
     master = slurm_master.client()
     number = create(master, trainings.experiment(epochs=100_000, keys={"max_restarts": 3}))
     slurm_cluster.command("scancel", wait_running(master, number))
@@ -157,9 +155,7 @@ def test_a_job_that_a_person_cancels_ends_its_trial_with_the_reason(
     assert trial.reason in log_text(master, trial.id)
 
 
-def test_a_node_failure_is_not_charged_and_the_trial_goes_on_elsewhere(
-    slurm_master: MasterProcess, slurm_cluster: Cluster
-) -> None:
+def test_trial_continues_after_node_failure_without_charge(slurm_master: MasterProcess, slurm_cluster: Cluster) -> None:
     master = slurm_master.client()
     number = create(master, trainings.experiment(epochs=10, save_at=2, stay_at=4))
     wait_running(master, number, 4)
@@ -198,9 +194,7 @@ def test_out_of_memory_is_named(slurm_master: MasterProcess) -> None:
     assert "memory" in trial.reason
 
 
-def test_a_submit_that_the_controller_answers_too_late_makes_exactly_one_job(
-    slurm_master: MasterProcess, slurm_cluster: Cluster
-) -> None:
+def test_late_answer_to_submit_makes_exactly_one_job(slurm_master: MasterProcess, slurm_cluster: Cluster) -> None:
     master = slurm_master.client()
     slurm_cluster.pause_controller()
     try:
@@ -254,7 +248,7 @@ def test_while_the_controller_is_down_nothing_changes(slurm_master: MasterProces
         ({"resources": {"slots_per_trial": 64}}, "64"),
     ],
 )
-def test_what_can_never_run_is_refused_before_anything_is_created(
+def test_impossible_experiment_is_rejected_before_creation(
     slurm_master: MasterProcess, keys: dict[str, object], words: str
 ) -> None:
     master = slurm_master.client()
@@ -296,7 +290,7 @@ def test_killed_masters_lose_no_batch_job(own_slurm_master: MasterProcess, slurm
         assert reported[trial.id] == list(range(1, trial.batches + 1))
 
 
-def test_what_was_created_while_the_controller_was_down_runs_once(slurm_master: MasterProcess, meanwhile: int) -> None:
+def test_experiment_created_during_outage_runs_once(slurm_master: MasterProcess, meanwhile: int) -> None:
     """The last one here: half a minute passes before the master tries again."""
     master = slurm_master.client()
     ended_as(master, meanwhile, "COMPLETED", 120)

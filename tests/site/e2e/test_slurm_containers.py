@@ -110,7 +110,7 @@ def test_an_image_is_found_by_its_name(slurm_master: MasterProcess, python_image
     assert [image.checksum is not None for image in ImageCache(images).images()] == [True]
 
 
-def test_an_image_without_python_says_so(slurm_master: MasterProcess, place: Path) -> None:
+def test_reason_says_image_has_no_python(slurm_master: MasterProcess, place: Path) -> None:
     image = place / "bare"
     for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "var/tmp", "home", "root", "usr"):
         (image / name).mkdir(parents=True)
@@ -120,13 +120,13 @@ def test_an_image_without_python_says_so(slurm_master: MasterProcess, place: Pat
     assert said.endswith("executable file not found in $PATH")
 
 
-def test_an_image_with_too_old_a_python_says_so(slurm_master: MasterProcess, place: Path) -> None:
+def test_image_with_old_python_is_the_reason(slurm_master: MasterProcess, place: Path) -> None:
     master = slurm_master.client()
     said = reason(master, run(master, LATE, **old_python(place), max_restarts=3))
     assert said == ("The container image's Python is too old: the job's image needs Python 3.8 or newer, this is 3.6.9")
 
 
-def test_an_image_that_went_missing_says_so(slurm_master: MasterProcess, place: Path, python_image: Path) -> None:
+def test_reason_says_image_is_missing(slurm_master: MasterProcess, place: Path, python_image: Path) -> None:
     image = place / "image.sif"
     shutil.copyfile(python_image, image)
     master = slurm_master.client()
@@ -139,7 +139,7 @@ def test_an_image_that_went_missing_says_so(slurm_master: MasterProcess, place: 
     assert str(image) in said
 
 
-def test_a_damaged_image_says_so(slurm_master: MasterProcess, place: Path, python_image: Path) -> None:
+def test_damaged_image_is_the_reason(slurm_master: MasterProcess, place: Path, python_image: Path) -> None:
     image = place / "image.sif"
     image.write_bytes(python_image.read_bytes()[: 2**20])
     master = slurm_master.client()

@@ -114,7 +114,7 @@ def test_a_cancelled_job_saves_and_leaves(docker_master: MasterProcess, slurm_cl
     assert len(master.checkpoints(number)) == 1
 
 
-def test_a_warned_job_saves_and_goes_on(docker_master: MasterProcess, slurm_cluster: Cluster) -> None:
+def test_warned_job_saves_and_continues(docker_master: MasterProcess, slurm_cluster: Cluster) -> None:
     master = docker_master.client()
     text = trainings.experiment(epochs=8, stay_at=4)
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
@@ -156,14 +156,14 @@ def of_the_job(container: str) -> list[int]:
     return found
 
 
-def test_an_image_that_is_nowhere_says_so(docker_master: MasterProcess) -> None:
+def test_missing_image_is_the_reason(docker_master: MasterProcess) -> None:
     master = docker_master.client()
     said = reason(master, run(master, LATE, environment={"image": "127.0.0.1:1/nobody/nothing:1"}))
     assert said.startswith("The container image could not be fetched: ")
     assert "127.0.0.1:1" in said
 
 
-def test_an_image_without_python_says_so(docker_master: MasterProcess, batch_engine: DockerEngine) -> None:
+def test_reason_says_image_has_no_python(docker_master: MasterProcess, batch_engine: DockerEngine) -> None:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as archive:
         folder = tarfile.TarInfo("bin")
@@ -178,7 +178,7 @@ def test_an_image_without_python_says_so(docker_master: MasterProcess, batch_eng
     assert "exec python3 failed" in said
 
 
-def test_an_image_with_too_old_a_python_says_so(docker_master: MasterProcess) -> None:
+def test_image_with_old_python_is_the_reason(docker_master: MasterProcess) -> None:
     place = docker_master.folder / "place"
     place.mkdir()
     master = docker_master.client()

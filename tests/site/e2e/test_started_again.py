@@ -30,7 +30,7 @@ def closed(slurm_cluster: Cluster) -> Iterator[Cluster]:
     slurm_cluster.wait_for_nodes()
 
 
-def test_a_controller_with_an_old_state_does_not_have_a_training_run_twice(closed: Cluster, tmp_path: Path) -> None:
+def test_controller_with_old_state_runs_no_training_twice(closed: Cluster, tmp_path: Path) -> None:
     """What a crash right after a start does, and a state folder that was put back from a copy."""
     state = closed.layout.run / "state"
     with site(closed) as spoiled:
@@ -79,9 +79,7 @@ def lingering(cluster: Cluster) -> Path:
     return cluster.layout.run / "lingering"
 
 
-def test_jobs_that_a_node_refuses_and_slurm_cancels_cost_their_trials_nothing(
-    one_node: Cluster, tmp_path: Path
-) -> None:
+def test_jobs_refused_by_node_cost_trials_no_restart(one_node: Cluster, tmp_path: Path) -> None:
     """slurmctld starts a job again that runs, and gives the number of one that runs to a new job. slurmd answers
     "already running, do not launch second copy ... Could not launch job and not able to requeue it, cancelling job", as
     root and without a reason: for Slurm both are CANCELLED, as by an administrator's scancel."""

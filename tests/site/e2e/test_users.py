@@ -120,7 +120,7 @@ def folder_of(jobs: Path, account: str, known: set[Path]) -> Path:
     return wait_for(look, f"the job folder of {account}")
 
 
-def test_who_is_not_linked_is_told_so(process: MasterProcess) -> None:
+def test_user_without_link_is_rejected_with_advice(process: MasterProcess) -> None:
     with pytest.raises(APIError, match=r"none is linked.*link-with-agent-user"):
         create(process.client("determined"))
 
@@ -136,7 +136,9 @@ def test_who_is_not_linked_is_told_so(process: MasterProcess) -> None:
         (2**32, "somebody", "is not an id"),
     ],
 )
-def test_nobody_is_linked_to_root_or_a_system_account(process: MasterProcess, uid: int, account: str, why: str) -> None:
+def test_user_cannot_be_linked_to_root_or_system_account(
+    process: MasterProcess, uid: int, account: str, why: str
+) -> None:
     with pytest.raises(APIError, match=why):
         process.client("admin").link_user("determined", uid=uid, user=account, gid=5000, group="people")
 
@@ -161,7 +163,7 @@ def test_the_link_is_made_by_det_and_shown(process: MasterProcess) -> None:
     assert shown["determined"]["agentUid"] == known.pw_uid  # type: ignore[index]
 
 
-def test_neither_of_two_people_sees_what_is_the_others(
+def test_users_cannot_read_each_others_job_folders(
     process: MasterProcess, people: dict[str, Master], jobs: Path, slurm_cluster: Cluster
 ) -> None:
     known = _jobs_in(jobs)
@@ -213,7 +215,7 @@ def test_a_shell_is_entered_as_its_owner(process: MasterProcess, people: dict[st
     wait_over(master, shell)
 
 
-def test_the_published_client_enters_a_shell_under_the_name_that_its_launch_told(
+def test_published_client_enters_shell_as_linked_account(
     process: MasterProcess, people: dict[str, Master], tmp_path: Path
 ) -> None:
     try:
@@ -233,7 +235,7 @@ def test_the_published_client_enters_a_shell_under_the_name_that_its_launch_told
         wait_over(people["tmalice"], shell["id"])
 
 
-def test_a_job_under_our_token_of_somebody_else_is_left_alone(
+def test_another_users_job_under_known_token_is_left_alone(
     process: MasterProcess, people: dict[str, Master], jobs: Path, slurm_cluster: Cluster
 ) -> None:
     known = _jobs_in(jobs)
@@ -294,9 +296,7 @@ def test_a_persons_job_finds_the_master_at_its_new_address(
     assert (trial.attempts, trial.restarts, trial.batches) == (1, 0, 10)
 
 
-def test_an_address_that_somebody_else_left_first_is_told_to_no_job(
-    slurm_cluster: Cluster, process: MasterProcess
-) -> None:
+def test_master_address_file_of_another_user_reaches_no_job(slurm_cluster: Cluster, process: MasterProcess) -> None:
     folder, jobs = make_folder(), Path(tempfile.mkdtemp(dir=slurm_cluster.layout.job_root))
     jobs.chmod(0o1777)
     run_as("tmbob", ["sh", "-c", "echo http://127.0.0.1:9 >master-url"], cwd=str(jobs))
@@ -343,9 +343,7 @@ def doctor(process: MasterProcess, *words: str) -> subprocess.CompletedProcess[s
     return run_as(SERVICE, [sys.executable, *command, *words], environment=environment)
 
 
-def test_doctor_finds_a_folder_of_checkpoints_that_is_the_masters_alone(
-    process: MasterProcess, people: dict[str, Master]
-) -> None:
+def test_doctor_reports_checkpoint_folder_closed_to_users(process: MasterProcess, people: dict[str, Master]) -> None:
     checkpoints = process.folder / "checkpoints"
     account = pwd.getpwnam(SERVICE)
     before = checkpoints.stat()

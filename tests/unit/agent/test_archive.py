@@ -62,7 +62,7 @@ def test_files_arrive_with_their_modes(tmp_path: Path) -> None:
         [("large", tarfile.REGTYPE, b"x" * 2000)],
     ],
 )
-def test_what_nobody_honest_packs_is_refused(tmp_path: Path, members: list[tuple[str, bytes, bytes]]) -> None:
+def test_malicious_archive_members_are_refused(tmp_path: Path, members: list[tuple[str, bytes, bytes]]) -> None:
     target = tmp_path / "to"
     target.mkdir()
     with pytest.raises(BadArchive):
@@ -71,7 +71,7 @@ def test_what_nobody_honest_packs_is_refused(tmp_path: Path, members: list[tuple
     assert not (tmp_path / "up").exists()
 
 
-def test_only_what_is_expected_may_come(tmp_path: Path) -> None:
+def test_unexpected_archive_members_are_refused(tmp_path: Path) -> None:
     allowed = ("exit/0.json", "spool/")
     assert unpack(tar(("spool/core.jsonl", tarfile.REGTYPE, b"")), tmp_path, allowed, 10) == ["spool/core.jsonl"]
     for name in ("exit/1.json", "secrets/token", "spool", ".docker/job.json"):

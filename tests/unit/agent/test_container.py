@@ -56,7 +56,7 @@ def test_a_container_has_no_more_rights_than_its_account() -> None:
     assert host["RestartPolicy"] == {"Name": "no"}
 
 
-def test_the_runtime_is_started_in_the_job_folder_under_the_hosts_path() -> None:
+def test_runtime_starts_in_job_folder_under_hosts_path() -> None:
     body = container_body(start(variables={"TRAINMASTER_JOB_ID": "7", "HOME": "/root"}, python="python3.12"))
     assert (body["Entrypoint"], body["Cmd"]) == (["python3.12"], list(runtime_arguments(Path("/d/jobs/t"))))
     assert body["WorkingDir"] == "/d/jobs/t"

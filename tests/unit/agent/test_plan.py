@@ -36,7 +36,7 @@ def state(orders_: Orders, known: Local | None) -> ContainerState:
     return report.state
 
 
-def test_what_is_ordered_and_not_there_is_started_once() -> None:
+def test_ordered_container_is_started_once() -> None:
     assert kinds(orders(order()), None) == [ActionKind.START]
     assert kinds(orders(order()), Local("t1", busy=True)) == []
     assert kinds(orders(order()), Local("t1", seen("created"))) == [ActionKind.START]
@@ -52,7 +52,7 @@ def test_what_is_ordered_and_not_there_is_started_once() -> None:
         (order(fresh=False), None),  # the master has heard that it ran; this host's disk is new
     ],
 )
-def test_what_ran_and_is_gone_is_not_started_again(ordered: ContainerOrder, known: Local | None) -> None:
+def test_vanished_container_is_not_started_again(ordered: ContainerOrder, known: Local | None) -> None:
     assert kinds(orders(ordered), known) == [ActionKind.HAND_IN]
     assert state(orders(ordered), known) is ContainerState.GONE
 
@@ -65,7 +65,7 @@ def test_nothing_is_started_that_is_to_stop_already() -> None:
     assert kinds(orders(order((Delivery.PREEMPT,))), None) == [ActionKind.START]
 
 
-def test_what_may_be_starting_has_not_been_ended_yet() -> None:
+def test_container_still_starting_is_not_reported_as_ended() -> None:
     """Told that it has ended, the master would forget a job that begins a moment later."""
     stopped = orders(order((Delivery.KILL,)))
     for known in (Local("t1", busy=True), Local("t1", seen("created"), busy=True)):
@@ -74,14 +74,14 @@ def test_what_may_be_starting_has_not_been_ended_yet() -> None:
     assert kinds(stopped, Local("t1", seen("running"), "j1")) == [ActionKind.DELIVER]
 
 
-def test_each_signal_is_delivered_once_and_to_what_runs_only() -> None:
+def test_signal_is_delivered_once_and_only_to_running_container() -> None:
     both = order((Delivery.PREEMPT, Delivery.TERMINATE))
     running = Local("t1", seen("running"), "j1", delivered=frozenset({Delivery.PREEMPT}))
     assert plan(orders(both), {"t1": running}) == [Action(ActionKind.DELIVER, "t1", both, (Delivery.TERMINATE,))]
     assert kinds(orders(both), Local("t1", seen("exited", 0), "j1", handed_in=True)) == []
 
 
-def test_what_ended_is_handed_in_and_then_left_alone() -> None:
+def test_ended_container_is_handed_in_once() -> None:
     assert kinds(orders(order()), Local("t1", seen("exited", 3), "j1")) == [ActionKind.HAND_IN]
     done = Local("t1", seen("exited", 3), "j1", handed_in=True)
     assert kinds(orders(order()), done) == []
@@ -90,20 +90,20 @@ def test_what_ended_is_handed_in_and_then_left_alone() -> None:
     assert (report.state, report.exit_code, report.handed_in) == (ContainerState.EXITED, 3, True)
 
 
-def test_what_the_master_does_not_name_is_left_alone_and_told() -> None:
+def test_container_without_order_is_kept_and_reported() -> None:
     stranger = Local("t1", seen("running"), "j1")
     assert kinds(orders(), stranger) == []
     assert state(orders(), stranger) is ContainerState.RUNNING
 
 
-def test_a_container_of_another_incarnation_is_left_to_the_master() -> None:
+def test_container_of_other_incarnation_is_left_to_master() -> None:
     assert kinds(orders(order(job_id="j2")), Local("t1", seen("running", job_id="j1"), "j1")) == []
     report = said(orders(order(job_id="j2")), Local("t1", seen("running", job_id="j1"), "j1"))
     assert report is not None
     assert report.job_id == "j1"
 
 
-def test_what_may_be_forgotten_is_removed_once() -> None:
+def test_forgettable_container_is_removed_once() -> None:
     assert kinds(orders(forget=("t1",)), Local("t1", seen("exited", 0), "j1")) == [ActionKind.REMOVE]
     assert kinds(orders(forget=("t1",)), Local("t1", started="j1")) == [ActionKind.REMOVE]
     assert kinds(orders(forget=("t1",)), Local("t1", seen("exited", 0), "j1", busy=True)) == []
@@ -111,21 +111,21 @@ def test_what_may_be_forgotten_is_removed_once() -> None:
     assert said(orders(), Local("t1", started="j1", busy=True)) is None  # half removed
 
 
-def test_a_folder_made_for_a_container_that_never_was_is_told_and_removed() -> None:
+def test_folder_without_container_is_reported_and_removed() -> None:
     """Its job was ended, and forgotten, between two kinds of this host."""
     assert kinds(orders(), Local("t1")) == []
     assert state(orders(), Local("t1")) is ContainerState.GONE
     assert kinds(orders(forget=("t1",)), Local("t1")) == [ActionKind.REMOVE]
 
 
-def test_a_failure_is_told_with_whose_fault_it_is() -> None:
+def test_failure_report_names_whose_fault_it_is() -> None:
     report = said(orders(order()), Local("t1", failure="No such image.", blame=Blame.JOB))
     assert report is not None
     assert (report.state, report.blame, report.message) == (ContainerState.FAILED, Blame.JOB, "No such image.")
     assert report.handed_in
 
 
-def test_an_end_while_the_daemon_was_away_is_the_hosts_fault() -> None:
+def test_end_while_daemon_was_down_is_hosts_fault() -> None:
     report = said(orders(order()), Local("t1", seen("exited", 137), "j1", interrupted=True))
     assert report is not None
     assert (report.blame, "daemon" in report.message) == (Blame.HOST, True)

@@ -211,7 +211,7 @@ class History:
             self._over.add(token)
 
 
-def test_no_job_starts_twice_or_after_its_end_and_none_leaves_anything(
+def test_no_job_starts_twice_or_leaves_anything_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("trainmaster.agent.agent.RETRY", 0.05)

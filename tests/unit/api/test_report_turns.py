@@ -76,7 +76,7 @@ def names(count: int, what: str = "job") -> list[str]:
 
 
 @pytest.mark.parametrize("people", [False, True])
-def test_so_many_large_reports_are_taken_in_at_once_and_all_in_the_end(people: bool) -> None:
+def test_large_reports_are_limited_at_once_and_all_get_a_turn(people: bool) -> None:
     async def story(reports: Reports, _: Clock) -> None:
         await reports.come(*names(40))
         assert reports.begun == names((PLACES_BESIDE_PEOPLE if people else PLACES) // LARGE_PLACES)
@@ -86,7 +86,7 @@ def test_so_many_large_reports_are_taken_in_at_once_and_all_in_the_end(people: b
     play(story, people=people)
 
 
-def test_a_job_that_goes_on_as_always_does_not_wait_for_those_that_come_back() -> None:
+def test_steady_job_does_not_wait_for_returning_jobs() -> None:
     async def story(reports: Reports, clock: Clock) -> None:
         async with reports.turns.turn("steady", 100):
             pass
@@ -107,7 +107,7 @@ def test_a_job_that_goes_on_as_always_does_not_wait_for_those_that_come_back() -
     play(story)
 
 
-def test_what_cannot_wait_is_told_when_to_come_again_each_at_another_time() -> None:
+def test_reports_beyond_queue_get_different_retry_times() -> None:
     async def story(reports: Reports, _: Clock) -> None:
         await reports.come(*names(TOGETHER + MOST_WAITING))
         asked = []
@@ -168,7 +168,7 @@ def test_bodies_that_wait_take_so_much_memory_and_no_more(monkeypatch: pytest.Mo
     play(story)
 
 
-def test_who_has_gone_is_left_out_and_takes_no_place() -> None:
+def test_departed_client_loses_its_turn_and_takes_no_place() -> None:
     async def story(reports: Reports, _: Clock) -> None:
         await reports.come(*names(TOGETHER))
         context = RequestContext(30.0)

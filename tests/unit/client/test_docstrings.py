@@ -116,7 +116,7 @@ def test_the_sdk_documents(name: str, function: Callable[..., Any]) -> None:
     assert [error for error in GENERAL_ERRORS if error in own] == [], "its class says so"
 
 
-def test_every_class_of_the_sdk_says_which_errors_any_call_may_raise() -> None:
+def test_every_sdk_class_documents_common_errors() -> None:
     silent = {"Column", "Condition"}  # values, without calls
     for name, kind in OF_CLASSES.items():
         docstrings = [inspect.getdoc(base) or "" for base in inspect.getmro(kind)]

@@ -125,7 +125,7 @@ def test_slurm_defaults() -> None:
     }
 
 
-def test_what_means_nothing_here_is_read_and_named() -> None:
+def test_meaningless_keys_are_accepted_with_warning() -> None:
     config = parse_master(
         "telemetry: {enabled: false}\nsecurity: {ssh: {}}\nresource_manager:\n  type: slurm\n  auth_file: /a\n"
         "  port: 8181\n  gres_supported: false\n  security: {tls: {enabled: true}}\nlogging: {type: default}\n"
@@ -192,7 +192,7 @@ def experiment(pool: str, more: str = "") -> dict[str, Any]:
     return parse_experiment(EXPERIMENT + more, defaults=task_container_fragments(config, pool)).to_json()
 
 
-def test_a_pool_gets_its_own_then_its_partitions_then_the_sites_defaults() -> None:
+def test_pool_gets_its_own_then_partition_then_site_defaults() -> None:
     found = experiment("long", "slurm: {sbatch_args: [--mine]}\nenvironment: {environment_variables: [A=me]}\n")
     assert found["slurm"]["sbatch_args"] == ["--partition-arg", "--time=5-0", "--mine"]
     assert found["environment"]["image"]["cuda"] == "partition"
@@ -201,7 +201,7 @@ def test_a_pool_gets_its_own_then_its_partitions_then_the_sites_defaults() -> No
     assert found["checkpoint_storage"]["host_path"] == "/ckpt"
 
 
-def test_an_inner_section_undoes_only_what_it_names() -> None:
+def test_inner_section_overrides_only_what_it_names() -> None:
     for pool in ("long", "gpu", "GPU", "other", ""):
         found = experiment(pool)
         assert found["preemption_timeout"] == 60
@@ -210,7 +210,7 @@ def test_an_inner_section_undoes_only_what_it_names() -> None:
         assert (settings.shm_size_bytes, settings.network_mode) == (2**30, "host")
 
 
-def test_partitions_are_found_whatever_their_case_and_on_the_right_cluster() -> None:
+def test_partitions_match_any_case_on_their_own_cluster() -> None:
     assert experiment("gpu")["environment"]["image"]["cpu"] == "partition"
     assert experiment("cpu")["environment"]["image"]["cpu"] == "site"
     config = parse_master(FULL)
@@ -218,7 +218,7 @@ def test_partitions_are_found_whatever_their_case_and_on_the_right_cluster() -> 
     assert all(fragment.get("environment", {}).get("image", {}).get("cpu") != "partition" for fragment in on_other)
 
 
-def test_each_kind_of_slots_has_its_own_image_by_site_and_partition() -> None:
+def test_each_slot_type_has_image_by_site_and_partition() -> None:
     text = """
 resource_manager:
   type: slurm
@@ -256,7 +256,7 @@ def test_the_defaults_without_any_configuration() -> None:
     assert (settings.shm_size_bytes, settings.network_mode) == (4 * 2**30, "")
 
 
-def test_a_policy_without_a_pattern_switches_the_inherited_one_off() -> None:
+def test_policy_without_pattern_disables_inherited_one() -> None:
     policies = {policy["name"]: policy["pattern"] for policy in experiment("other")["log_policies"]}
     assert policies == {"ECC Error": None, "CUDA OOM": ".*CUDA out of memory.*"}
 
@@ -270,6 +270,6 @@ def test_a_request_may_bring_the_largest_context(text: str, context: int, whole:
     assert (limits.context, limits.request_mb) == (context, whole)
 
 
-def test_a_limit_of_requests_below_the_one_of_contexts_is_refused() -> None:
+def test_request_limit_below_context_limit_is_refused() -> None:
     with pytest.raises(ConfigError, match=r":2: limits\.request: must be at least 127, which 95 MB of files need"):
         parse_master("limits:\n  request: 100\n")

@@ -202,7 +202,7 @@ def test_how_many_checkpoints_stay_needs_no_word_about_where() -> None:
         parse_experiment(text)
 
 
-def test_what_defaults_complete_is_not_missed_when_other_things_are_wrong() -> None:
+def test_keys_given_by_defaults_are_not_reported_missing() -> None:
     storage = {"checkpoint_storage": {"type": "shared_fs", "host_path": "/site"}}
     with pytest.raises(ConfigError) as caught:
         parse_experiment("entrypoint: x\nsearcher: {name: single, metric: m}\ndebgu: 1\n", defaults=[storage])
@@ -312,7 +312,7 @@ def test_the_users_values_take_precedence_over_all_defaults(config: dict[str, An
 
 @settings(deadline=None)
 @given(configs)
-def test_defaults_equal_to_the_configuration_change_only_lists_that_add_up(config: dict[str, Any]) -> None:
+def test_defaults_equal_to_configuration_change_only_added_lists(config: dict[str, Any]) -> None:
     once, twice = parsed(config).to_json(), parsed(config, config).to_json()
     added_up = {"slurm", "environment"}
     assert {k: v for k, v in once.items() if k not in added_up} == {k: v for k, v in twice.items() if k not in added_up}

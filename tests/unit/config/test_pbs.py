@@ -29,7 +29,7 @@ resource_manager:
 """
 
 
-def test_the_dispatcher_reads_what_the_model_lets_through() -> None:
+def test_dispatcher_reads_pbs_options_from_full_configuration() -> None:
     (options,) = parse_master(FULL).managers
     assert isinstance(options, PbsOptions)
     assert PbsOptions.read(options.settings()) == options

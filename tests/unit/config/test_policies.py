@@ -31,7 +31,7 @@ def test_without_policies_nothing_changes() -> None:
     assert governed(config(), [Policy("the site")]) == config()
 
 
-def test_the_site_goes_before_the_workspace_and_both_before_the_user() -> None:
+def test_site_policy_beats_workspace_and_both_beat_user() -> None:
     site = Policy("the site", {"max_restarts": 1})
     workspace = Policy("the workspace 'w'", {"max_restarts": 2, "description": "of w", "labels": ["b"]})
     found = governed(config(), [site, workspace])
@@ -97,7 +97,7 @@ def test_files_that_cannot_be(text: str, words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_a_file_about_tasks_may_hold_what_experiments_have_not() -> None:
+def test_task_policy_accepts_keys_that_experiments_lack() -> None:
     text = "invariant_config: {resources: {slots: 1}, idle_timeout: 30m}\nconstraints: {priority_limit: 3}"
     assert parse_policy(text, experiments=False).constraints == {"priority_limit": 3}
 

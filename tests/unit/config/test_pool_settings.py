@@ -27,7 +27,7 @@ task_container_defaults: {gloo_port_range: 10-20, startup_hook: umask 077}
 """
 
 
-def test_the_innermost_word_counts_and_all_hooks_run_from_the_outside_in() -> None:
+def test_innermost_setting_wins_and_hooks_run_outside_in() -> None:
     config = parse_master(CONFIG)
     found = pool_settings(config, config.resource_manager)
     assert found[""].environment == {"GLOO_PORT_RANGE": "10-20", "DET_SLURM_RENDEZVOUS_IFACE": "ib0"}

@@ -28,7 +28,7 @@ resource_manager:
 """
 
 
-def test_what_is_configured_reaches_the_dispatcher() -> None:
+def test_access_settings_reach_dispatcher() -> None:
     options = SlurmOptions.read(parse_master(FAR, source="master.yaml").managers[0].settings())
     assert options.ssh is not None
     assert (options.ssh.host, options.ssh.port, options.ssh.user) == ("login.site", 22, "svc")
@@ -53,7 +53,7 @@ def test_what_is_configured_reaches_the_dispatcher() -> None:
         ("helper: helper", ":3: resource_manager.helper: must be an absolute path"),
     ],
 )
-def test_what_cannot_work_is_reported_with_its_line(keys: str, words: str) -> None:
+def test_unusable_access_settings_are_reported_by_key_or_line(keys: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_master(f"resource_manager:\n  type: slurm\n  {keys}\n", source="master.yaml")
     assert any(words in str(complaint) for complaint in caught.value.complaints), list(

@@ -59,7 +59,7 @@ def test_a_value_is_hidden_by_the_name_of_its_key(original: dict[str, Any], show
     assert MASK not in str(unmasked(shown, original))
 
 
-def test_a_mask_gets_the_value_of_its_own_variable_whatever_stands_before_it() -> None:
+def test_mask_gets_value_of_its_own_variable() -> None:
     original = {"environment_variables": ["A_TOKEN=1", "B_TOKEN=2"]}
     assert unmasked({"environment_variables": ["C=3", f"B_TOKEN={MASK}"]}, original) == {
         "environment_variables": ["C=3", "B_TOKEN=2"]
@@ -103,7 +103,7 @@ def test_the_job_gets_everything_but_the_registrys_password() -> None:
     assert for_job(given)["environment"] == masked(given)["environment"]
 
 
-def test_what_has_no_secret_stays_as_it_is() -> None:
+def test_configuration_without_secret_stays_unchanged() -> None:
     for given in ({}, {"environment": None}, {"environment": {"registry_auth": None}}, config(password=None)):
         assert masked(given) == given
 

@@ -77,7 +77,7 @@ def test_every_key_and_item_has_its_place() -> None:
         ("a: " + "9" * 5000, ["f.yaml:1: a: the number is too long"]),
     ],
 )  # fmt: skip
-def test_what_is_refused_has_its_line(text: str, complaints: list[str]) -> None:
+def test_refused_yaml_is_reported_with_its_line(text: str, complaints: list[str]) -> None:
     assert refused(text) == complaints
 
 
@@ -107,7 +107,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(texts, json_values, max_size=4))
-def test_what_is_written_reads_back(data: dict[str, Any]) -> None:
+def test_written_yaml_reads_back_the_same(data: dict[str, Any]) -> None:
     assert read(write(data), "f.yaml").data == data
 
 

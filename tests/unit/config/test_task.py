@@ -18,7 +18,7 @@ def test_durations(text: str | float, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "30", "5m1h", "-3m", "1d"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         seconds_of(text)
 
@@ -29,7 +29,7 @@ def test_the_defaults_of_determined() -> None:
     assert TaskConfig.from_json(config).to_json() == config
 
 
-def test_the_first_default_counts_and_keys_of_experiments_are_left_out() -> None:
+def test_first_default_wins_and_experiment_keys_are_dropped() -> None:
     given = {"resources": {"slots": 2}, "bind_mounts": [{"host_path": "/a", "container_path": "/data"}]}
     template = {"resources": {"slots": 5, "priority": 3}, "max_restarts": 4, "searcher": {"name": "single"}}
     site = {

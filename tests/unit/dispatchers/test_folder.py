@@ -58,7 +58,7 @@ def test_links_and_pipes_of_the_job_are_not_followed(tmp_path: Path) -> None:
     assert remains.exits in ({}, {1: b""})
 
 
-def test_forgetting_removes_links_and_not_what_they_point_at(tmp_path: Path) -> None:
+def test_forget_removes_links_but_not_their_targets(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("x")

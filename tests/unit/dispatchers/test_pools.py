@@ -37,7 +37,7 @@ def test_an_answer_that_comes_late_does_not_hide_a_newer_one() -> None:
     assert pools.find("new") == Some()
 
 
-def test_an_old_answer_is_good_enough_for_those_who_do_not_ask_for_a_fresh_one() -> None:
+def test_cached_pools_are_returned_unless_fresh_is_requested() -> None:
     questions: list[Mapping[str, Some]] = []
 
     def ask(before: Mapping[str, Some]) -> dict[str, Some]:

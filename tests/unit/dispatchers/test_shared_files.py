@@ -97,7 +97,7 @@ def _without_comments(template: Path) -> bytes:
     return re.sub(rb"\{#.*?#\}|\{%.*?%\}\n?", b"", template.read_bytes(), flags=re.DOTALL)
 
 
-def test_a_file_that_is_not_what_its_name_says_is_written_anew(tmp_path: Path) -> None:
+def test_damaged_shared_file_is_written_again(tmp_path: Path) -> None:
     release = Release()
     file = place(tmp_path, release) / "runtime.zip"
     staged(tmp_path, "det-1", release)
@@ -125,7 +125,7 @@ def test_a_folder_that_others_can_write_into_is_not_used(tmp_path: Path) -> None
     assert not (folder.path / "runtime.zip").is_symlink()
 
 
-def test_what_no_job_needs_is_removed(tmp_path: Path) -> None:
+def test_unneeded_shared_file_is_removed(tmp_path: Path) -> None:
     old, new = Release(b"old"), Release(b"new")
     first, second, third = (staged(tmp_path, f"det-{number}", old) for number in range(3))
     running = staged(tmp_path, "det-9", new)

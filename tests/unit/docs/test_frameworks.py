@@ -9,7 +9,7 @@ def test_the_page_has_the_trainings_that_were_recorded() -> None:
     assert parts()[1] == table()
 
 
-def test_what_was_recorded_is_what_the_tests_train() -> None:
+def test_recorded_trainings_match_tested_ones() -> None:
     """Versions are compared where they can be read: in the jobs, by the trainings themselves."""
     trained = [("Slurm", training.framework, f"examples/{training.name}") for training in OF_EXAMPLES]
     trained += [("Slurm", training.framework, "sum") for training in OF_SUMS]

@@ -34,7 +34,7 @@ def group(name: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_a_lock_pins_what_is_required(lock: str) -> None:
+def test_lock_pins_satisfy_requirements(lock: str) -> None:
     """After a change of dependencies: `bash scripts/lock`."""
     extras, groups = LOCKS[lock]
     project = PYPROJECT["project"]

@@ -14,7 +14,7 @@ NAMED = sorted({name for text in TEXTS.values() for name in re.findall(r"`((?:[\
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
-def test_what_a_row_names_is_there(file: str, name: str) -> None:
+def test_file_and_test_named_in_row_exist(file: str, name: str) -> None:
     path = ROOT / file if file.startswith("trainmaster/") else ROOT / "tests" / file
     assert path.is_file()
     assert not name or f"def {name}(" in path.read_text()

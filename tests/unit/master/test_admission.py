@@ -30,7 +30,7 @@ def test_a_bucket_gives_its_burst_and_then_its_rate() -> None:
     assert not buckets.try_take("a")
 
 
-def test_what_is_taken_beyond_the_burst_is_owed() -> None:
+def test_tokens_taken_beyond_burst_are_owed() -> None:
     clock = Clock()
     buckets = TokenBuckets(10.0, 0.5, most=10, clock=clock)
     assert buckets.take("a", 5.0) == 0.0
@@ -95,7 +95,7 @@ def test_a_waiter_that_leaves_makes_way() -> None:
     asyncio.run(scene())
 
 
-def test_what_a_check_raises_ends_the_waiting() -> None:
+def test_error_of_check_ends_waiting() -> None:
     def check() -> None:
         raise ConnectionResetError
 

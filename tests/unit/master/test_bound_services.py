@@ -25,7 +25,7 @@ def unbound(source: str) -> Iterator[str]:
                 yield node.name
 
 
-def test_no_function_of_services_takes_what_it_could_be_bound_to() -> None:
+def test_service_functions_take_no_bindable_arguments() -> None:
     names = {
         f"{path.relative_to(PACKAGE).as_posix()}:{name}"
         for path in PACKAGE.rglob("*.py")

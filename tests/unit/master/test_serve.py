@@ -19,7 +19,7 @@ from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.logs.master_log import RecentLog
 
 
-def test_a_database_that_goes_away_while_the_master_starts(tmp_path: Path) -> None:
+def test_error_says_database_disappeared_during_master_start(tmp_path: Path) -> None:
     url = f"postgresql+psycopg2:///nothing?host={tmp_path}"  # its socket has gone
     presence = Watchdog(url)
     engine = make_engine(url, pool_size=1, presence=presence)
@@ -28,9 +28,7 @@ def test_a_database_that_goes_away_while_the_master_starts(tmp_path: Path) -> No
     engine.dispose()
 
 
-def test_a_folder_of_jobs_that_takes_no_file_keeps_no_master_from_starting(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_master_starts_despite_unwritable_job_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     jobs = tmp_path / "jobs"
     jobs.mkdir()
     cluster = Cluster("full", LocalDispatcher(Setup(name="full", prefix="det-", job_root=jobs)), jobs)

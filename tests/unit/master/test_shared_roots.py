@@ -69,7 +69,7 @@ def test_modes_are_checked_without_any_account(tmp_path: Path) -> None:
     assert "users cannot make files in /s/checkpoints (mode 0755, uid 999)" in finding
 
 
-def test_the_masters_own_folder_is_no_place_for_checkpoints_of_users(tmp_path: Path) -> None:
+def test_checkpoints_in_masters_own_folder_are_reported(tmp_path: Path) -> None:
     (finding,) = found({}, tmp_path, text="port: 8080\n")
     assert "who cannot write into the master's own" in finding
 

@@ -89,7 +89,7 @@ def test_a_dispatcher_that_breaks_the_contract_is_refused(install: Install, text
     assert says in f"{complaint}."
 
 
-def test_a_method_that_is_not_there_is_told_before_anything_else_of_it(install: Install) -> None:
+def test_missing_method_of_plugin_is_named_first(install: Install) -> None:
     text = "class Ours:\n    contract_version = 2\n    kind = 'ours'\n    def probe(self): ...\n"
     install("our_plugin", text, "[trainmaster.dispatchers]\nours = our_plugin:Ours\n")
     with pytest.raises(PluginError, match=r"has no method 'pools'; it does not fulfil .*base.Dispatcher. Update"):
@@ -109,15 +109,13 @@ def test_a_method_that_is_not_there_is_told_before_anything_else_of_it(install: 
         (SEARCHERS, "randm", "random", "adaptive_asha, async_halving, grid, random, single"),
     ],
 )
-def test_a_name_that_is_not_installed_gets_the_nearest_and_the_list(
-    kind: Kind, typed: str, near: str, all_: str
-) -> None:
+def test_unknown_plugin_name_lists_nearest_and_installed(kind: Kind, typed: str, near: str, all_: str) -> None:
     with pytest.raises(PluginError) as refused:
         plugins.load(kind, typed)
     assert str(refused.value) == f"There is no {kind.noun} {typed!r}. Did you mean {near!r}? Installed: {all_}."
 
 
-def test_all_of_ours_keep_their_contracts() -> None:
+def test_all_built_in_plugins_fulfil_their_contracts() -> None:
     for kind in (DISPATCHERS, CONTAINERS, SEARCHERS):
         for name in plugins.installed(kind):
             assert isinstance(plugins.load(kind, name), type)
@@ -151,7 +149,7 @@ def test_its_section_is_checked_by_its_own_model(install: Install, searcher: str
     assert f"e.yaml:{says}" in [str(complaint) for complaint in refused.value.complaints]
 
 
-def test_a_searcher_that_is_no_longer_installed_is_told_by_its_name() -> None:
+def test_missing_searcher_error_names_it() -> None:
     with pytest.raises(SearchError, match="there is no searcher 'nearest'"):
         Search.start({"name": "nearest", "metric": "m", "points": 3}, {}, 5)
 

@@ -23,7 +23,7 @@ def test_fields_come_in_order_or_by_name_and_have_defaults() -> None:
 
 
 @pytest.mark.parametrize(("values", "named"), [((), {}), ((1, 2, 3), {}), ((1,), {"x": 1}), ((1,), {"z": 1})])
-def test_what_does_not_fit_is_refused(values: Any, named: Any) -> None:
+def test_wrong_number_or_names_of_values_are_rejected(values: Any, named: Any) -> None:
     with pytest.raises(TypeError, match="Point takes x, y"):
         Point(*values, **named)
 

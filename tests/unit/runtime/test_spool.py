@@ -68,7 +68,7 @@ def test_batches_are_bounded_but_a_giant_goes_alone(tmp_path: Path) -> None:
     assert len(reader.read(0, max_records=1)) == 1
 
 
-def test_a_full_disk_is_told_once_and_healed(
+def test_full_disk_is_reported_once_and_repaired(
     stream: Any, troubles: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream.append({"n": 1})
@@ -104,7 +104,7 @@ def test_the_master_may_know_less_than_before(stream: Any) -> None:
     assert stream.read(1)[0] == b'{"n":2}'
 
 
-def test_what_was_acknowledged_is_remembered(stream: Any, tmp_path: Path, troubles: Any) -> None:
+def test_acknowledged_position_is_remembered(stream: Any, tmp_path: Path, troubles: Any) -> None:
     stream.append({"n": 1})
     stream.ack(1)
     stream.save_acked()
@@ -152,7 +152,7 @@ def test_a_line_of_the_log_keeps_its_nuls() -> None:
     assert json.loads(encode(record)) == {"line": "x\ufffdy\0z", "a": {"line": "\ufffd"}}
 
 
-def test_a_file_that_somebody_removes_is_read_to_its_end(tmp_path: Path) -> None:
+def test_removed_spool_file_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "core.jsonl"
     writer, reader = SpoolWriter(str(path)), SpoolReader(str(path))
     writer.append(b"1\n")

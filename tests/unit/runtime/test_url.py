@@ -29,6 +29,6 @@ def test_the_parts_of_a_url(text: str, parts: Any) -> None:
     ["", "host:8080", "ftp://host", "http://", "http://:80", "http://host:x", "http://host:0", "http://host:70000",
      "http://[::1", "http://[::1]80", "http://host:٣"],
 )  # fmt: skip
-def test_what_is_no_url_is_told(text: str) -> None:
+def test_invalid_urls_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is no URL of http or https"):
         split_url(text)

@@ -87,7 +87,7 @@ def refilled(brackets: list[list[Arrival]]) -> Iterator[tuple[int, int, list[flo
             yield at, rung, [one.value for one in order], mine[0].cut
 
 
-def test_a_search_that_did_not_record_the_order_takes_it_from_times() -> None:
+def test_search_without_recorded_order_takes_it_from_times() -> None:
     search, actions = Search.start(ASHA, SPACE, 3)
     first, second, third = (action.request_id for action in actions if isinstance(action, Create))
     search.validation(second, {"loss": 2.0, "epochs": 1}, 1)

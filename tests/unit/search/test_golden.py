@@ -163,7 +163,7 @@ def test_preview(searcher: dict[str, Any], space: dict[str, Any], expected: list
         (adaptive(max_trials=1, max_time=1, bracket_rungs=[0]), "searcher.bracket_rungs"),
     ],
 )
-def test_what_cannot_be_run_says_why(searcher: dict[str, Any], message: str) -> None:
+def test_error_says_why_search_cannot_run(searcher: dict[str, Any], message: str) -> None:
     with pytest.raises(SearchError, match=message):
         Search.start(searcher, SPACE, 0)
     with pytest.raises(SearchError, match=message):

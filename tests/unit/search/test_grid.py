@@ -82,7 +82,7 @@ def test_a_grid_without_hyperparameters_is_one_trial() -> None:
     assert len(actions) == 1
 
 
-def test_a_huge_grid_costs_nothing_until_its_points_are_asked_for() -> None:
+def test_huge_grid_creates_points_only_on_request() -> None:
     space = {f"h{i}": {"type": "int", "minval": 1, "maxval": 100, "count": 100} for i in range(20)}
     grid = Grid(space)
     assert grid.size == 100**20

@@ -146,7 +146,7 @@ class World:
 
 @settings(max_examples=150, deadline=None)
 @given(searchers, st.integers(0, 2**32 - 1), st.integers(0, 2**32), st.sampled_from([0.0, 0.05, 0.25]))
-def test_every_search_ends_once_within_its_limits_and_survives_restarts(
+def test_every_search_ends_once_within_limits_despite_restarts(
     searcher: dict[str, Any], seed: int, life: int, early: float
 ) -> None:
     world = World(searcher, seed, random.Random(life), early)

@@ -57,7 +57,7 @@ def test_a_request_id_is_four_little_endian_draws(seed: int) -> None:
     assert drawn.version == 4
 
 
-def test_one_is_the_only_choice_and_costs_no_draw() -> None:
+def test_choice_of_one_costs_no_draw() -> None:
     stream, untouched = RandomState(7), RandomState(7)
     assert stream.below(1) == 0
     assert stream.bits32() == untouched.bits32()

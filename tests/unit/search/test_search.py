@@ -113,7 +113,7 @@ def test_an_early_end_makes_room_for_the_next_trial(reason: ExitReason | None) -
     assert len(created(actions)) == 1
 
 
-def test_a_failed_trial_is_ranked_worst_and_an_invalid_one_not_at_all() -> None:
+def test_failed_trial_ranks_worst_and_invalid_one_is_unranked() -> None:
     for reason, rank in ((ExitReason.ERRORED, "rank 2 of 3"), (ExitReason.INVALID_HP, "rank 2 of 2")):
         search, [first, second, third] = begin(ASHA)
         search.exited_early(first, reason)
@@ -201,7 +201,7 @@ def test_brackets_wait_for_a_place() -> None:
     assert created(search.exited(first)) != []
 
 
-def test_a_snapshot_of_another_version_or_configuration_is_refused() -> None:
+def test_snapshot_of_other_version_or_config_is_rejected() -> None:
     search, _ = begin(ASHA)
     with pytest.raises(SearchError, match="version 99, this master reads version 1"):
         Search.restore(ASHA, SPACE, {**search.snapshot(), "version": 99})

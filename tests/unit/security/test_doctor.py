@@ -33,7 +33,7 @@ def told(text: str, data: Path) -> list[str]:
         (f"{SLURM}, impersonation: sudo}}", "users without a linked account run as the account of the master"),
     ],
 )
-def test_what_is_open_is_named_with_the_key_that_closes_it(text: str, said: str, tmp_path: Path) -> None:
+def test_doctor_names_open_setting_and_key_that_closes_it(text: str, said: str, tmp_path: Path) -> None:
     found = told(text, tmp_path)
     assert any(said in finding for finding in found), found
     assert all(not finding.endswith("-> ") for finding in found)

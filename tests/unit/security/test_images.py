@@ -12,7 +12,7 @@ from trainmaster.containers import container_runtime, resolve_image
 from trainmaster.containers.cache import ImageCache, ImageError
 
 
-def test_a_path_that_is_no_image_is_answered_the_same_whatever_is_there(tmp_path: Path) -> None:
+def test_image_error_does_not_reveal_whether_file_exists(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("secret")
     (tmp_path / "closed").write_text("secret")
     (tmp_path / "closed").chmod(0)
@@ -27,7 +27,7 @@ def test_a_path_that_is_no_image_is_answered_the_same_whatever_is_there(tmp_path
 
 
 @pytest.mark.parametrize("name", ["../secret", "org/../../secret", ".."])
-def test_a_name_that_leaves_the_folder_of_images_is_not_looked_for(tmp_path: Path, name: str) -> None:
+def test_image_name_leaving_images_folder_is_not_looked_up(tmp_path: Path, name: str) -> None:
     root = tmp_path / "images"
     (root / "org").mkdir(parents=True)
     (tmp_path / "secret").write_text("secret")

@@ -18,7 +18,7 @@ def test_an_option_that_asks_for_more_gpus_than_slots_is_refused(option: str, sl
         check_gpus(options.check([option]), request, slots, kind)
 
 
-def test_an_option_that_asks_for_what_the_slots_are_is_taken() -> None:
+def test_option_that_matches_slots_is_accepted() -> None:
     request = plan(8, SlotType.CUDA, GpuDialect.TRES, node_size=4)
     for given in (["--gpus-per-task=4"], ["--gpus-per-task=a100:4"], ["--time=60"], []):
         check_gpus(options.check(given), request, 8, SlotType.CUDA)

@@ -94,7 +94,7 @@ def test_a_first_page_is_few_files_and_light() -> None:
     assert weight([name for name in TREE.files if name.endswith(".js")]) <= BYTES_OF_ALL
 
 
-def test_vendored_files_are_what_the_lock_says() -> None:
+def test_vendored_files_match_lock() -> None:
     lock = tomllib.loads(LOCK.read_text())
     wanted = {file["to"]: file["sha256"] for one in lock["package"] if not one.get("tests") for file in one["files"]}
     here = {path.relative_to(FOLDER / "vendor").as_posix(): path for path in (FOLDER / "vendor").rglob("*.*")}
@@ -103,7 +103,7 @@ def test_vendored_files_are_what_the_lock_says() -> None:
     assert [one["name"] for one in lock["package"] if not one.get("tests") and one["name"] not in licences] == []
 
 
-def test_the_types_are_what_the_master_describes() -> None:
+def test_types_match_api_description() -> None:
     """After a change of the API's shapes: `scripts/generate`."""
     assert PATH.read_text() == source(document())
 
@@ -127,7 +127,7 @@ def test_the_mark_changes_with_any_file(tmp_path: Path) -> None:
     assert first.files[STYLES].content == b"/* all */\nbody { color: red; }\n"
 
 
-def test_an_import_of_what_is_not_there_is_an_error() -> None:
+def test_import_of_missing_module_is_an_error() -> None:
     with pytest.raises(KeyError):
         list(imported({"app/a.js": 'import "./b.js";'}, "app/a.js"))
 

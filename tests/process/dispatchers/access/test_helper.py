@@ -128,7 +128,7 @@ def test_files_are_cleared_the_same_on_python38(tmp_path: Path) -> None:
     clearing(PYTHON38, tmp_path)
 
 
-def test_what_is_not_understood_is_refused() -> None:
+def test_malformed_requests_and_unknown_verbs_are_refused() -> None:
     for noise in ("", "{", "[]", "7", '{"mark": "x"}', json.dumps({"mark": MARK})):
         assert "cannot be understood" in str(ask(sys.executable, None, noise or "\n")["refused"])
     request = {"mark": MARK, "deadline": 5, "verb": "format"}
@@ -157,7 +157,7 @@ def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch)
         helper.unpack(helper.pack(b"x" * 1001))
 
 
-def test_half_of_what_a_command_printed_is_not_taken_for_all_of_it() -> None:
+def test_truncated_command_output_counts_as_failure() -> None:
     source = helper_client.own_source()
     small = source.replace(b"MAX_OUTPUT = 192 * 1024**2", b"MAX_OUTPUT = 10")
     assert small != source

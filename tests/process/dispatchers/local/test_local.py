@@ -102,7 +102,7 @@ def test_a_folder_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None
     assert job.files().submitted is None
 
 
-def test_first_come_first_served_and_nobody_overtakes(bench: Bench) -> None:
+def test_small_job_does_not_overtake_large_waiting_job(bench: Bench) -> None:
     blocker = bench.submit(programs.WAITS)
     bench.ready(blocker)
     large = bench.submit(programs.WAITS, slots=2)
@@ -162,9 +162,7 @@ def test_a_job_is_not_seen_while_it_is_removed(bench: Bench, monkeypatch: pytest
     assert bench.seen(ref.token) == []
 
 
-def test_a_folder_that_vanishes_keeps_no_other_job_from_being_cancelled(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vanished_job_folder_does_not_stop_other_cancels(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, other = bench.submit(programs.WAITS), bench.submit(programs.WAITS)
     bench.ready(gone)
     bench.ready(other)
@@ -181,7 +179,7 @@ def test_a_folder_that_vanishes_keeps_no_other_job_from_being_cancelled(
     (bench.folder(gone) / ".elsewhere").rename(bench.folder(gone) / ".local")
 
 
-def test_a_cancel_that_cannot_lock_the_queue_says_so_and_may_be_made_again(bench: Bench) -> None:
+def test_cancel_without_queue_lock_fails_and_can_be_retried(bench: Bench) -> None:
     ref = bench.submit(programs.WAITS)
     bench.ready(ref)
     lock = bench.setup.job_root / ".queue.lock"
@@ -296,7 +294,7 @@ def test_a_job_killed_from_outside_is_infrastructure(bench: Bench) -> None:
     assert bench.ended(bench.submit(programs.ENDS_WELL, slots=2)).state is JobState.COMPLETED
 
 
-def test_a_restart_of_the_machine_is_told_apart(bench: Bench) -> None:
+def test_machine_restart_is_reported_as_infrastructure(bench: Bench) -> None:
     ref = bench.submit(programs.STUBBORN)
     bench.ready(ref)
     state = bench.folder(ref) / ".local" / "started"
@@ -309,7 +307,7 @@ def test_a_restart_of_the_machine_is_told_apart(bench: Bench) -> None:
     wait(lambda: not process.alive, "the end of what runs all the same")
 
 
-def test_what_a_job_leaves_running_is_ended(bench: Bench) -> None:
+def test_leftover_child_process_of_job_is_ended(bench: Bench) -> None:
     ref = bench.submit(LEAVES_A_CHILD)
     assert bench.ended(ref).state is JobState.COMPLETED
     pid = int((bench.folder(ref) / "child").read_text())
@@ -340,7 +338,7 @@ def test_a_killed_job_leaves_no_temporary_files(scratch: tuple[Bench, Path]) -> 
     wait(lambda: list(folder.iterdir()) == [], "the removal of its folder")
 
 
-def test_the_next_job_removes_what_a_killed_one_left_and_nothing_else(scratch: tuple[Bench, Path]) -> None:
+def test_next_job_removes_only_folders_of_killed_jobs(scratch: tuple[Bench, Path]) -> None:
     bench, folder = scratch
     boot = boot_id().partition("-")[0]
     dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
@@ -364,7 +362,7 @@ def test_a_job_killed_by_a_signal_says_which(bench: Bench) -> None:
     assert "memory" in end.explanation
 
 
-def test_what_keeps_a_job_from_starting_is_read_from_its_output(setup: Setup) -> None:
+def test_start_failure_is_read_from_job_output(setup: Setup) -> None:
     options = {**setup.options, "python": "/nowhere/python"}
     dispatcher = LocalDispatcher(replace(setup, options=options))
     bench = Bench(dispatcher, setup, pool="default", slot_type=SlotType.CPU)

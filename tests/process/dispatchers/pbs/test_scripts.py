@@ -246,7 +246,7 @@ def test_a_job_that_pbs_starts_again_is_itself(site: Site) -> None:
 # -- what a job leaves behind
 
 
-def test_what_the_training_leaves_behind_is_ended(site: Site) -> None:
+def test_processes_left_by_training_are_ended(site: Site) -> None:
     job = site.job("n1")
     assert job.wait(60) == 0
     # In a session of its own, as the training is; it carries the job's mark.

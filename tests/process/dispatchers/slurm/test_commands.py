@@ -89,7 +89,7 @@ def test_a_wrong_configuration_is_refused_in_words(tmp_path: Path, options: dict
         SlurmDispatcher(Setup(name="x", prefix="det-", job_root=tmp_path, options=options))
 
 
-def test_without_slurm_nothing_is_said_of_partitions_and_all_else_is_checked(tmp_path: Path) -> None:
+def test_check_without_slurm_skips_only_partitions(tmp_path: Path) -> None:
     gone = {name: f"/nonexistent/{name}" for name in ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")}
     setup = Setup(name="x", prefix="det-", job_root=tmp_path, options={"commands": gone})
     spec = JobSpec(
@@ -118,9 +118,7 @@ def test_without_slurm_nothing_is_said_of_partitions_and_all_else_is_checked(tmp
         (0, SlotType.CUDA, None),
     ],
 )
-def test_what_is_reserved_beyond_what_was_asked_for_is_told(
-    tmp_path: Path, slots: int, slot_type: SlotType, said: str | None
-) -> None:
+def test_remark_names_slots_beyond_request(tmp_path: Path, slots: int, slot_type: SlotType, said: str | None) -> None:
     dispatcher = SlurmDispatcher(Setup(name="x", prefix="det-", job_root=tmp_path))
     spec = JobSpec("det-1", "1", "main", slots, slot_type, slots_per_node=4)
     assert dispatcher.remarks(spec) == ([said] if said else [])
@@ -138,7 +136,7 @@ def test_what_is_reserved_beyond_what_was_asked_for_is_told(
         (["--time=1"], False, None),  # a shell saves nothing
     ],
 )
-def test_a_time_limit_that_leaves_no_time_to_train_is_refused_with_the_smallest_that_does(
+def test_too_short_time_limit_error_names_smallest_that_works(
     tmp_path: Path, words: list[str], trains: bool, said: str | None
 ) -> None:
     gone = {name: f"/nonexistent/{name}" for name in ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")}

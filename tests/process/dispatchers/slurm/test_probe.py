@@ -47,9 +47,7 @@ def texts(found: Capabilities) -> list[str]:
     ("min_job_age", "interval"),
     [("300 sec", 10.0), ("30 sec", 10.0), ("12 sec", 4.0), ("2 sec", 1.0), ("0 sec", 10.0), ("(null)", 10.0)],
 )
-def test_every_ended_job_is_looked_at_three_times_before_it_is_forgotten(
-    tmp_path: Path, min_job_age: str, interval: float
-) -> None:
+def test_poll_interval_follows_min_job_age(tmp_path: Path, min_job_age: str, interval: float) -> None:
     assert probe(tmp_path, MinJobAge=min_job_age).poll_interval == interval
 
 
@@ -57,7 +55,7 @@ def test_a_shorter_interval_of_the_administrators_is_kept(tmp_path: Path) -> Non
     assert probe(tmp_path, options={"poll_interval": 2.0}, MinJobAge="12 sec").poll_interval == 2.0
 
 
-def test_a_lost_submit_is_waited_for_as_long_as_slurm_may_take_twice(tmp_path: Path) -> None:
+def test_quiet_period_is_twice_message_timeout(tmp_path: Path) -> None:
     assert probe(tmp_path, MessageTimeout="30 sec").quiet_period == 60.0
     assert probe(tmp_path, MessageTimeout="").quiet_period == 20.0
 
@@ -70,7 +68,7 @@ def test_accounting(tmp_path: Path, kind: str, accounting: bool) -> None:
     assert probe(tmp_path, AccountingStorageType=kind).accounting is accounting
 
 
-def test_a_site_that_forgets_at_once_and_keeps_no_accounts_is_told(tmp_path: Path) -> None:
+def test_short_min_job_age_without_accounting_is_reported(tmp_path: Path) -> None:
     forgetful = {"MinJobAge": "2 sec", "AccountingStorageType": "accounting_storage/none"}
     assert texts(probe(tmp_path, **forgetful)) == [  # type: ignore[arg-type]
         "Slurm forgets ended jobs after 2 s (MinJobAge) and keeps no accounting."

@@ -59,7 +59,7 @@ def script(tmp_path: Path) -> Script:
 
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("status", [0, 3, 77])
-def test_the_status_of_what_runs_is_the_jobs(script: Script, nodes: int, status: int) -> None:
+def test_job_script_returns_status_of_its_program(script: Script, nodes: int, status: int) -> None:
     script.run(status=status, nodes=nodes)
 
 
@@ -72,7 +72,7 @@ def test_an_inner_srun_keeps_its_environment(script: Script) -> None:
     assert script.run(SLURM_EXPORT_ENV="NONE")["SLURM_EXPORT_ENV"] == "ALL"
 
 
-def test_the_batch_step_is_no_step_whose_processes_all_get_every_signal(script: Script) -> None:
+def test_batch_script_unsets_slurm_step_id(script: Script) -> None:
     assert "SLURM_STEP_ID" not in script.run(SLURM_STEP_ID="4294967291")
 
 

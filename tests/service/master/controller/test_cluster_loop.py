@@ -103,7 +103,7 @@ def loop(attempts: Attempts, tmp_path: Path) -> Iterator[Loop]:
     made.dispatcher.close()
 
 
-def test_news_are_written_down_however_often_the_cluster_is_looked_at(
+def test_observations_beyond_one_batch_are_all_stored(
     attempts: Attempts, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observations, "TAKEN_AT_ONCE", 2)
@@ -112,7 +112,7 @@ def test_news_are_written_down_however_often_the_cluster_is_looked_at(
     loop.passes_until(lambda: all(attempts.row(name).observed_state for name in names), "news of all")
 
 
-def test_only_cancellations_that_something_speaks_against_are_asked_about(
+def test_accounting_is_asked_only_about_doubtful_cancellations(
     attempts: Attempts, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = now() - dt.timedelta(seconds=60)
@@ -169,7 +169,7 @@ def test_a_job_that_a_listing_leaves_out_is_not_given_up(
     loop.dispatcher.close()
 
 
-def test_a_job_that_is_slow_to_leave_is_asked_again_only_after_a_while(
+def test_job_slow_to_leave_is_asked_again_only_after_delay(
     attempts: Attempts, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = attempts.attempt(dispatcher=loop.name, ended_at=now() - dt.timedelta(hours=1), collected=True)
@@ -180,7 +180,7 @@ def test_a_job_that_is_slow_to_leave_is_asked_again_only_after_a_while(
     loop.passes_until(lambda: len(loop.dispatcher.cancelled) > 1, "a second request to leave")
 
 
-def test_a_submit_during_which_the_database_goes_away_may_have_happened_and_is_no_bug(
+def test_submit_hit_by_database_failure_is_unknown_and_no_error(
     attempts: Attempts, loop: Loop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> None:
@@ -194,7 +194,7 @@ def test_a_submit_during_which_the_database_goes_away_may_have_happened_and_is_n
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-def test_an_attempt_whose_exit_came_before_its_reports_waits_for_them_as_long_as_they_may_come(
+def test_attempt_with_exit_record_waits_for_its_outstanding_logs(
     attempts: Attempts, loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Docker host sends the files of a job when its container has ended; the exit record may be here before."""

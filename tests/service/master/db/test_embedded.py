@@ -40,7 +40,7 @@ def ask(url: str, question: str) -> object:
         engine.dispose()
 
 
-def test_it_keeps_what_was_committed_over_a_restart(folder: Path) -> None:
+def test_committed_rows_survive_restart(folder: Path) -> None:
     first = EmbeddedServer(folder)
     engine = make_engine(first.start(), pool_size=1)
     with engine.begin() as connection:
@@ -77,7 +77,7 @@ def test_a_long_path_to_the_data_folder_is_no_trouble(folder: Path) -> None:
         server.stop()
 
 
-def test_it_stops_when_its_master_is_killed_and_the_next_master_finds_everything(folder: Path) -> None:
+def test_next_master_finds_database_of_killed_master(folder: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path\n"
         "from trainmaster.master.db.embedded import EmbeddedServer\n"
@@ -119,7 +119,7 @@ def test_another_user_cannot_get_in(folder: Path) -> None:
 
 
 @needs_root
-def test_a_folder_that_its_account_cannot_reach_is_refused_with_the_mend(folder: Path) -> None:
+def test_unreachable_data_folder_is_refused_with_remedy(folder: Path) -> None:
     private = folder / "private"
     private.mkdir(mode=0o700)
     inside = private / "data"

@@ -20,7 +20,7 @@ def engine() -> Iterator[Engine]:
         yield made
 
 
-def test_what_was_missed_without_a_connection_is_made_known(engine: Engine) -> None:
+def test_listener_reports_missed_notifications_after_reconnect(engine: Engine) -> None:
     heard, missed = threading.Event(), threading.Event()
     listener = Listener(engine, {"news": lambda _: heard.set()}, missed.set)
     listener.start()

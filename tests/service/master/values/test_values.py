@@ -80,7 +80,7 @@ def test_sections_are_read_whatever_another_release_has_written(stored: Json) ->
     assert config.log_retention_days is None or config.log_retention_days >= -1
 
 
-def test_what_no_longer_fits_has_its_default_and_what_is_beside_it_stays() -> None:
+def test_invalid_stored_value_becomes_default_and_others_stay() -> None:
     config = StoredConfig(
         {
             "resources": {"slots_per_trial": -3, "priority": 7, "shards": 2},

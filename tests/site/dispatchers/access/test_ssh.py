@@ -102,7 +102,7 @@ def test_job_folders_lie_at_the_far_end(make: Make, tmp_path: Path) -> None:
     assert access.output("det-1") is None
 
 
-def test_jobs_at_the_far_end_are_told_where_the_master_is(make: Make, tmp_path: Path) -> None:
+def test_remote_jobs_are_told_address_of_master(make: Make, tmp_path: Path) -> None:
     root = Path("/home/tmalice/jobs of det")
     access = make(root)
     for url in ("http://login1:8080", "http://login2:8080"):
@@ -117,7 +117,7 @@ def test_jobs_at_the_far_end_are_told_where_the_master_is(make: Make, tmp_path: 
     root.rmdir()
 
 
-def test_an_address_that_somebody_else_left_is_not_taken_for_ours(make: Make) -> None:
+def test_announce_refuses_address_file_of_another_account(make: Make) -> None:
     root = Path(tempfile.mkdtemp(prefix="tm-jobs-", dir="/var/tmp"))
     try:
         root.chmod(0o1777)
@@ -168,13 +168,13 @@ def test_a_changed_host_key_is_refused_with_the_mend(make: Make, sshd: Sshd) -> 
         access.folder("det-1").stage({})
 
 
-def test_a_key_that_is_not_let_in_is_told(make: Make, sshd: Sshd) -> None:
+def test_error_says_server_rejects_users_key(make: Make, sshd: Sshd) -> None:
     sshd.make_key(sshd.folder / "stranger")
     done = make(identity_file=str(sshd.folder / "stranger")).shell().run(["true"], deadline=60)
     assert "does not let tmalice in" in done.unreached
 
 
-def test_nobody_listens(make: Make, sshd: Sshd) -> None:
+def test_stopped_ssh_server_is_unreachable_not_cut(make: Make, sshd: Sshd) -> None:
     sshd.stop()
     done = make().shell().run(["true"], deadline=60)
     assert "SSH to 127.0.0.1" in done.unreached
@@ -192,7 +192,7 @@ def test_a_connection_is_made_again_after_it_broke(make: Make, sshd: Sshd) -> No
     assert shell.run(["true"], deadline=60).ok
 
 
-def test_a_cut_while_a_command_runs_is_told_apart(make: Make, sshd: Sshd, home: Path) -> None:
+def test_cut_during_command_is_ambiguous_unless_repeatable(make: Make, sshd: Sshd, home: Path) -> None:
     shell = make().shell()
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(shell.run, ["sh", "-c", "touch ~/begun; sleep 30"], deadline=30)

@@ -97,7 +97,7 @@ def test_a_groups_name_is_written_as_sudo_reads_it(tmp_path: Path) -> None:
         assert done.returncode == 0, (rule.read_text(), done.stderr)
 
 
-def test_nobody_puts_code_into_the_jobs_of_another(installed: Installed, access: Access) -> None:
+def test_shared_files_planted_by_another_account_are_not_used(installed: Installed, access: Access) -> None:
     """Each account has shared files of its own, and a folder that another one made under that name is not used."""
     program = programs.runtime("print('hello')")
     folders = {user: access.folder(f"det-{user}", user) for user in ("tmalice", "tmbob")}
@@ -121,7 +121,7 @@ def test_nobody_puts_code_into_the_jobs_of_another(installed: Installed, access:
     assert list(installed.root.iterdir()) == []
 
 
-def test_files_of_checkpoints_are_removed_by_their_own_account_alone(installed: Installed, tmp_path: Path) -> None:
+def test_checkpoint_files_are_removed_only_by_their_account(installed: Installed, tmp_path: Path) -> None:
     storage = installed.root.parent / f"{installed.root.name}-storage"
     storage.mkdir()
     storage.chmod(0o1777)
@@ -148,7 +148,7 @@ def test_files_of_checkpoints_are_removed_by_their_own_account_alone(installed: 
         shutil.rmtree(storage)
 
 
-def test_nothing_is_wrong_with_what_the_page_says(installed: Installed) -> None:
+def test_documented_installation_has_no_problems(installed: Installed) -> None:
     assert as_service(installed, "access.problems()") == "[]"
 
 
@@ -168,7 +168,7 @@ def test_the_helper_refuses_them_too(installed: Installed, user: str) -> None:
             there.ask(verb, 60, root=str(installed.root), token="det-1", files={}, argv=["squeue"])
 
 
-def test_the_helper_refuses_members_of_mighty_groups_and_denied_users(access: Access, installed: Installed) -> None:
+def test_helper_refuses_denied_users_and_groups(access: Access, installed: Installed) -> None:
     installed.allow(installed.root, denied_groups=[GROUP])
     with pytest.raises(Rejected, match=f"member of the group {GROUP}"):
         access.folder("det-1", "tmalice").stage({})
@@ -248,7 +248,7 @@ def test_folders_outside_the_job_roots_are_out_of_reach(access: Access, installe
         below.folder("tmalice", "tmalice").stage({})
 
 
-def test_a_job_folder_that_somebody_else_made_is_not_used(access: Access, installed: Installed) -> None:
+def test_job_folder_of_another_account_is_not_used(access: Access, installed: Installed) -> None:
     run_as("tmbob", ["mkdir", "-m", "777", str(installed.root / "det-1")])
     with pytest.raises(Transient, match="belongs to uid"):
         access.folder("det-1", "tmalice").stage({"secrets/token": StagedFile(b"secret")})
@@ -293,7 +293,7 @@ def test_a_deep_and_closed_tree_is_removed(access: Access) -> None:
     folder.forget()
 
 
-def test_a_policy_that_others_could_have_written_counts_for_nothing(access: Access, installed: Installed) -> None:
+def test_helper_rejects_policy_writable_by_others_or_invalid(access: Access, installed: Installed) -> None:
     for mode, owner in ((0o666, 0), (0o644, pwd.getpwnam("tmbob").pw_uid)):
         os.chown(installed.policy, owner, -1)
         installed.policy.chmod(mode)
@@ -307,7 +307,7 @@ def test_a_policy_that_others_could_have_written_counts_for_nothing(access: Acce
             access.folder("det-1", "tmalice").stage({})
 
 
-def test_what_is_missing_is_told_in_words(installed: Installed, access: Access) -> None:
+def test_faults_of_sudo_setup_are_named(installed: Installed, access: Access) -> None:
     installed.root.chmod(0o777)
     assert "not sticky" in access.problems()[0].text
     installed.root.chmod(0o755)
@@ -329,7 +329,7 @@ def test_what_is_missing_is_told_in_words(installed: Installed, access: Access) 
         SUDOERS.write_text(setup.sudoers_line(SERVICE, str(PROGRAM), GROUP) + "\n")
 
 
-def test_a_helper_of_another_version_is_told_apart(access: Access) -> None:
+def test_helper_of_another_version_is_reported(access: Access) -> None:
     text = PROGRAM.read_text()
     try:
         other = helper.VERSION + 1

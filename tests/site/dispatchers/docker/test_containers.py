@@ -71,7 +71,7 @@ def facts_of(site: Site, spec: JobSpec) -> dict[str, Any]:
     return found
 
 
-def test_an_ordinary_account_gets_its_devices_and_no_capabilities(site: Site) -> None:
+def test_ordinary_account_gets_devices_without_capabilities(site: Site) -> None:
     wanted = ContainerSpec("docker", IMAGE, devices=(SINK,), add_capabilities=("SYS_PTRACE",))
     with submitting(site) as submit:
         facts = facts_of(site, submit(LOOKS, container=wanted))
@@ -79,9 +79,7 @@ def test_an_ordinary_account_gets_its_devices_and_no_capabilities(site: Site) ->
     assert "capabilities have no effect: it runs as tmalice" in site.agent.log.read_text()
 
 
-def test_root_has_the_capabilities_that_were_asked_for_and_no_others(
-    docker_engine: DockerEngine, tmp_path: Path
-) -> None:
+def test_root_container_has_only_requested_capabilities(docker_engine: DockerEngine, tmp_path: Path) -> None:
     wanted = ContainerSpec("docker", IMAGE, add_capabilities=("CAP_SYS_PTRACE", "chown"), drop_capabilities=("CHOWN",))
     with running_site(docker_engine, tmp_path) as site, submitting(site) as submit:
         site.add_agent("rooted", job_user="root")
@@ -94,7 +92,7 @@ def test_root_has_the_capabilities_that_were_asked_for_and_no_others(
         assert (end.state, "SYS_WISHES" in end.explanation) == (JobState.FAILED, True)
 
 
-def test_what_no_container_can_have_is_refused_before_it_is_submitted(site: Site) -> None:
+def test_impossible_container_settings_are_rejected(site: Site) -> None:
     wanted = ContainerSpec(
         "docker", IMAGE, devices=(DeviceMount("/dev/../etc", "/proc/x", "rx"),), add_capabilities=("to fly",)
     )
@@ -106,7 +104,7 @@ def test_what_no_container_can_have_is_refused_before_it_is_submitted(site: Site
         site.dispatcher.submit(spec)
 
 
-def test_a_mount_that_the_jobs_account_does_not_reach_is_the_jobs_fault_and_named(site: Site, tmp_path: Path) -> None:
+def test_mount_closed_to_account_fails_job_and_says_so(site: Site, tmp_path: Path) -> None:
     shut = tmp_path / "shut"
     (shut / "open").mkdir(parents=True)
     shut.chmod(0o700)
@@ -124,14 +122,14 @@ def test_a_container_has_a_limit_of_processes_and_memory(site: Site) -> None:
     assert int(facts["memory"]) < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def test_a_device_that_the_host_lacks_is_the_jobs_fault_and_named(site: Site) -> None:
+def test_missing_host_device_fails_job_and_is_named(site: Site) -> None:
     with submitting(site) as submit:
         lacks = ContainerSpec("docker", IMAGE, devices=(DeviceMount("/dev/nosuch", "/dev/nosuch"),))
         end = ended(site, submit(LOOKS, container=lacks))
     assert (end.state, "/dev/nosuch" in end.explanation) == (JobState.FAILED, True)
 
 
-def test_an_image_behind_a_login_is_fetched_with_it_and_the_job_never_sees_it(site: Site, registry: Registry) -> None:
+def test_private_image_is_pulled_and_job_never_sees_login(site: Site, registry: Registry) -> None:
     wanted = ContainerSpec("docker", registry.image, binds=PROGRAMS)
 
     def behind(**login: str) -> dict[str, StagedFile]:

@@ -53,7 +53,7 @@ def container(spec: JobSpec) -> str:
     return f"tm-{spec.token}-0"
 
 
-def test_memory_that_ran_out_is_told_from_other_deaths(site: Site, submit: Submit) -> None:
+def test_out_of_memory_is_distinguished_from_outside_kill(site: Site, submit: Submit) -> None:
     greedy, killed = submit(GREEDY), submit()
     ready(site, greedy)
     ready(site, killed)
@@ -103,7 +103,7 @@ def test_jobs_run_as_whom_they_name_and_never_as_root(site: Site, submit: Submit
         assert says in end.explanation
 
 
-def test_what_a_job_leaves_is_read_without_following_links(site: Site, submit: Submit) -> None:
+def test_job_remains_are_read_without_following_links(site: Site, submit: Submit) -> None:
     program = """
 import os, sys
 os.rmdir(sys.argv[1] + "/spool")
@@ -170,7 +170,7 @@ def test_a_second_agent_of_a_name_takes_the_place_of_the_first(site: Site, submi
     assert seen(site, spec.token).state is JobState.RUNNING
 
 
-def test_a_stranger_is_turned_away(site: Site) -> None:
+def test_agent_with_wrong_enrolment_key_is_rejected(site: Site) -> None:
     wrong = site.folder / "wrong-token"
     wrong.write_text("not-the-secret-of-this-master")
     agent = AgentProcess(site.engine, site.folder, site.server.url, wrong, "stranger").start()
@@ -180,7 +180,7 @@ def test_a_stranger_is_turned_away(site: Site) -> None:
     assert "stranger" not in [view.id for view in site.dispatcher.agents()]
 
 
-def test_one_that_does_not_lead_says_so(site: Site) -> None:
+def test_dispatcher_that_does_not_lead_says_so(site: Site) -> None:
     site.dispatcher.follow()
     try:
         request = urllib.request.Request(

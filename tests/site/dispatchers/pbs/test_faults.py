@@ -58,7 +58,7 @@ def wrapped(setup: Setup, pbs_site: PbsSite, tmp_path: Path) -> Iterator[Wrapped
     made.close()
 
 
-def test_a_submit_without_an_answer_is_ambiguous_and_the_job_is_found(bench: Bench, wrapped: Wrapped) -> None:
+def test_submit_without_answer_is_ambiguous_and_job_is_found(bench: Bench, wrapped: Wrapped) -> None:
     slow = wrapped({"qsub": '"$REAL" "$@" >/dev/null\nexec sleep 60'}, submit_deadline=5)
     spec = bench.spec()
     with pytest.raises(Ambiguous) as caught:
@@ -75,7 +75,7 @@ def test_a_submit_that_ends_with_nothing_is_ambiguous(bench: Bench, wrapped: Wra
             wrapped({"qsub": script}).submit(bench.spec())
 
 
-def test_a_server_that_is_away_is_unreachable_and_no_state_changes(bench: Bench, wrapped: Wrapped) -> None:
+def test_unreachable_server_changes_no_job_state(bench: Bench, wrapped: Wrapped) -> None:
     ref = bench.submit(programs.WAITS)
     bench.ready(ref)
     with socket.socket() as nobody:
@@ -140,7 +140,7 @@ def test_a_wrong_status_is_not_an_empty_list(bench: Bench, wrapped: Wrapped) -> 
             wrapped({"qstat": script}).observe()
 
 
-def test_without_history_only_what_lives_is_shown(bench: Bench, wrapped: Wrapped) -> None:
+def test_without_history_only_live_jobs_are_shown(bench: Bench, wrapped: Wrapped) -> None:
     says = f"cat >&2 <<'END'\n{recorded('no-history-qselect.err')}END"
     bare = wrapped({"qselect": says, "qstat": f'case " $* " in *" -x "*) {says}\n;; *) exec "$REAL" "$@" ;; esac'})
     ref = bench.submit(programs.WAITS)
@@ -160,7 +160,7 @@ def test_a_history_that_fails_is_an_error_not_an_absence(bench: Bench, wrapped: 
         failing.observe()
 
 
-def test_ended_and_unknown_jobs_keep_no_others_from_being_cancelled(bench: Bench) -> None:
+def test_cancel_ignores_ended_and_unknown_jobs(bench: Bench) -> None:
     ended = bench.submit(programs.ENDS_WELL)
     bench.ended(ended)
     alive = bench.submit(programs.WAITS)
@@ -182,7 +182,7 @@ def test_ended_and_unknown_jobs_keep_no_others_from_being_cancelled(bench: Bench
         ({"user": "somebody-else"}, "cannot run as somebody-else"),
     ],
 )
-def test_what_is_refused_is_refused_in_words(bench: Bench, changes: dict[str, Any], words: str) -> None:
+def test_refused_submit_says_why(bench: Bench, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(Rejected) as refused:
         bench.dispatcher.submit(bench.spec(**changes))
     assert words in str(refused.value)

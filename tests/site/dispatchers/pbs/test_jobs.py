@@ -102,7 +102,7 @@ def test_each_of_pbss_own_ways_to_another_host_works(setup: Setup, pbs_site: Pbs
     assert "rank 1" in output  # type: ignore[operator]
 
 
-def test_what_a_job_leaves_behind_is_ended(bench: Bench) -> None:
+def test_processes_left_by_job_are_ended(bench: Bench) -> None:
     ref = bench.submit(LEAVES_A_CHILD)
     bench.ended(ref)
     pid = (bench.folder(ref) / "child").read_text()
@@ -111,7 +111,7 @@ def test_what_a_job_leaves_behind_is_ended(bench: Bench) -> None:
     wait(lambda: not os.path.exists(f"/proc/{pid}"), "the end of the process that was left behind")
 
 
-def test_pbs_takes_away_what_it_made_for_a_job(bench: Bench, pbs_site: PbsSite) -> None:
+def test_pbs_removes_temporary_folder_of_job(bench: Bench, pbs_site: PbsSite) -> None:
     if not pbs_site.is_here():
         pytest.skip("the job runs on another machine")
     ref = bench.submit(TELLS_ITS_TEMPORARY_FOLDER)
@@ -123,7 +123,7 @@ def test_pbs_takes_away_what_it_made_for_a_job(bench: Bench, pbs_site: PbsSite) 
     wait(lambda: not made[0].exists(), f"the end of {made[0]}")
 
 
-def test_a_walltime_is_told_apart(bench: Bench) -> None:
+def test_job_past_its_walltime_is_reported_as_such(bench: Bench) -> None:
     ref = bench.submit(programs.STUBBORN, options=("-l walltime=00:00:05",))
     end = bench.ended(ref, 120)
     assert end.state is JobState.WALLTIME
@@ -151,7 +151,7 @@ def test_a_job_that_can_never_run_is_named(bench: Bench) -> None:
     assert bench.ended(ref).state is JobState.CANCELLED
 
 
-def test_a_job_that_waits_says_what_for(bench: Bench) -> None:
+def test_waiting_job_explains_its_wait(bench: Bench) -> None:
     ref = bench.submit(
         programs.ENDS_WELL, options=(f"-a {time.strftime('%Y%m%d%H%M', time.localtime(time.time() + 86400))}",)
     )
@@ -202,7 +202,7 @@ def test_other_peoples_jobs_are_shown_and_forge_nothing(bench: Bench, pbs_site: 
         pbs_site.command("qdel", other)
 
 
-def test_a_new_dispatcher_still_sees_what_has_ended(bench: Bench, setup: Setup) -> None:
+def test_new_dispatcher_still_sees_ended_jobs(bench: Bench, setup: Setup) -> None:
     ref = bench.submit(programs.ENDS_WELL)
     bench.ended(ref)
     again = PbsDispatcher(setup)

@@ -111,7 +111,7 @@ def test_how_a_forgotten_job_ended(
     assert told.exit_code == (7 if name == "status" else 0 if name == "done" else told.exit_code)
 
 
-def test_a_job_of_the_same_number_is_somebody_elses(bench: Bench, ended: Ended) -> None:
+def test_job_with_reused_number_is_not_mistaken(bench: Bench, ended: Ended) -> None:
     """Numbers start again when a cluster loses its state; accounting then knows two jobs by one."""
     told = bench.dispatcher.explain(JobRef("acct-never-was", ended.refs["status"].job_id))
     assert told.state is JobState.UNKNOWN
@@ -155,7 +155,7 @@ def test_an_account_that_does_not_exist_is_the_users_fault(bench: Bench, option:
 
 
 @pytest.mark.parametrize("how", ["ended", "paused"])
-def test_accounting_away_breaks_nothing(
+def test_dispatcher_works_while_accounting_is_unreachable(
     bench: Bench, ended: Ended, accounted_cluster: AccountedCluster, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainmaster.dispatchers.slurm.client.ACCOUNTS_DEADLINE", 8.0)

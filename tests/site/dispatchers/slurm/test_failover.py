@@ -42,9 +42,7 @@ def bench(failover_cluster: FailoverCluster) -> Iterator[Bench]:
         dispatcher.close()
 
 
-def test_a_spare_controller_takes_over_in_the_middle_of_submits_and_looks(
-    bench: Bench, failover_cluster: FailoverCluster
-) -> None:
+def test_backup_controller_takes_over_during_submits_and_looks(bench: Bench, failover_cluster: FailoverCluster) -> None:
     assert failover_cluster.pings()[SPARE]
     running = bench.submit(programs.WAITS, slots=0)
     bench.ready(running)

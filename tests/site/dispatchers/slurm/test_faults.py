@@ -56,7 +56,7 @@ def limited(slurm_cluster: Cluster) -> Iterator[Limited]:
         dispatcher.close()
 
 
-def test_a_submit_without_an_answer_is_ambiguous_and_the_job_is_found(bench: Bench, slurm_cluster: Cluster) -> None:
+def test_submit_without_answer_is_ambiguous_and_job_is_found(bench: Bench, slurm_cluster: Cluster) -> None:
     spec = bench.spec()
     bench.dispatcher.check(spec)  # so that the submit itself is the first question that goes unanswered
     slurm_cluster.pause_controller()
@@ -72,7 +72,7 @@ def test_a_submit_without_an_answer_is_ambiguous_and_the_job_is_found(bench: Ben
     wait(lambda: bench.seen(spec.token)[0].state is JobState.COMPLETED, "its end")
 
 
-def test_a_job_cancelled_by_somebody_else_says_so(bench: Bench, slurm_cluster: Cluster) -> None:
+def test_scancel_by_another_user_is_reported(bench: Bench, slurm_cluster: Cluster) -> None:
     ref = bench.submit(programs.WAITS)
     bench.ready(ref)
     slurm_cluster.command("scancel", ref.job_id)
@@ -93,9 +93,7 @@ def test_a_job_cancelled_by_somebody_else_says_so(bench: Bench, slurm_cluster: C
     assert not [name for name in slurm_cluster.rpc_counts() if "CONFIG" in name or "BUILD_INFO" in name]
 
 
-def test_a_failed_node_is_no_fault_of_the_user_and_the_job_is_not_requeued(
-    bench: Bench, slurm_cluster: Cluster
-) -> None:
+def test_failed_node_ends_job_as_infrastructure_failure(bench: Bench, slurm_cluster: Cluster) -> None:
     ref = bench.submit(programs.STUBBORN)
     bench.ready(ref)
     node = bench.seen(ref.token)[0].nodes[0]
@@ -145,7 +143,7 @@ def test_a_job_that_slurmd_refuses_to_start_is_infrastructure(bench: Bench) -> N
     assert told.text == f"Slurm did not start the job's script on {end.nodes[0]}; the log of slurmd there says why."
 
 
-def test_odd_names_of_other_jobs_neither_break_nor_forge_the_list(bench: Bench, slurm_cluster: Cluster) -> None:
+def test_odd_names_of_other_jobs_do_not_break_or_forge_list(bench: Bench, slurm_cluster: Cluster) -> None:
     forged = f"{bench.setup.prefix}forged"
     ours = bench.submit(programs.WAITS)
     names = [
@@ -192,7 +190,7 @@ def test_a_held_job_waits_for_a_person(bench: Bench, slurm_cluster: Cluster) -> 
         ({"user": "somebody"}, "somebody"),
     ],
 )
-def test_what_slurm_refuses_is_told_to_the_user(bench: Bench, changes: dict[str, Any], words: str) -> None:
+def test_submit_that_slurm_rejects_says_why(bench: Bench, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(Rejected, match=words):
         bench.dispatcher.submit(bench.spec(**changes))
 

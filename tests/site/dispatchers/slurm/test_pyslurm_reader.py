@@ -127,7 +127,7 @@ def real(slurm_cluster: Cluster) -> None:
 
 
 @pytest.mark.slurm
-def test_a_real_one_says_what_squeue_says(
+def test_real_pyslurm_agrees_with_squeue(
     real: None, setup: Setup, slurm_cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -199,7 +199,7 @@ def test_one_that_does_not_fit_is_not_used(fault: Path, version: str, words: str
         reader.jobs(deadline=1)
 
 
-def test_one_that_is_being_started_while_its_cluster_is_let_go_does_not_stay(
+def test_reader_started_while_client_closes_is_ended(
     fault: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     environment = {"STAND_IN_FAULT": str(fault), "STAND_IN_VERSION": "22.5.1"}

@@ -93,7 +93,7 @@ class Release(DispatcherConformance):
             with pytest.raises(Rejected):
                 dispatcher.submit(make_spec(options={"sbatch_args": list(options)}))
 
-    def test_a_requeued_job_is_told_from_one_that_never_ran(
+    def test_held_requeued_job_shows_its_restart(
         self, dispatcher: SlurmDispatcher, cluster: ReleaseCluster, make_spec: MakeSpec, job_root: Path
     ) -> None:
         spec = make_spec(programs.STUBBORN)

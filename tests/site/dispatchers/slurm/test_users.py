@@ -65,7 +65,7 @@ def test_each_job_runs_is_seen_and_ends_as_its_user(bench: Bench, slurm_cluster:
         assert not bench.folder(ref).exists()
 
 
-def test_what_a_job_left_is_read_as_its_user(bench: Bench) -> None:
+def test_job_results_are_collected_as_its_user(bench: Bench) -> None:
     ref = bench.submit(programs.TELLS, user="tmbob")
     bench.ended(ref)
     wait(lambda: bench.dispatcher.collect(ref.token, ref.user).exits, "the exit record")

@@ -96,7 +96,9 @@ def test_a_job_has_not_ended_while_a_part_of_it_runs() -> None:
         ({StopKind.PREEMPT: 10, StopKind.CANCEL: 20}, 20, "preempt terminate", 50),
     ],
 )
-def test_what_is_delivered_when(stops: dict[StopKind, float], now: float, due: str, then: float | None) -> None:
+def test_each_stop_delivers_its_signals_when_due(
+    stops: dict[StopKind, float], now: float, due: str, then: float | None
+) -> None:
     job = record(None, stops=stops)
     assert deliveries(job, now, 30, 600) == tuple(Delivery(word) for word in due.split())
     assert next_delivery(job, now, 30, 600) == then

@@ -39,7 +39,7 @@ def container(state: ContainerState, job_id: str, **more: object) -> ContainerRe
     return ContainerReport(token=TOKEN, job_id=job_id, slot_ids=(0,), state=state, **more)  # type: ignore[arg-type]
 
 
-def test_what_was_cancelled_before_its_start_and_forgotten_is_taken_away(reconciler: Reconciler) -> None:
+def test_job_cancelled_before_start_and_forgotten_is_removed(reconciler: Reconciler) -> None:
     sync(reconciler)
     job_id = reconciler.submit(TOKEN, JobRequest(pool="default", slots=1, image="i")).job_id
     made = container(ContainerState.PREPARING, job_id, container_id="c1")
@@ -51,7 +51,7 @@ def test_what_was_cancelled_before_its_start_and_forgotten_is_taken_away(reconci
     assert (told.containers, told.forget) == ((), (TOKEN,))
 
 
-def test_what_runs_and_is_not_known_is_adopted(reconciler: Reconciler) -> None:
+def test_running_unknown_container_is_adopted(reconciler: Reconciler) -> None:
     told = sync(reconciler, container(ContainerState.RUNNING, "j1", container_id="c1"))
     assert ([order.job_id for order in told.containers], told.forget) == (["j1"], ())
     assert reconciler.jobs[TOKEN].adopted

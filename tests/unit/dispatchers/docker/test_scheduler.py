@@ -71,7 +71,7 @@ def started(decisions: Decisions) -> dict[str, dict[str, int]]:
         (9, [8], {}, None),
     ],
 )
-def test_a_gang_is_split_evenly_over_as_few_agents_as_can_hold_it(
+def test_gang_is_split_evenly_over_fewest_agents(
     slots: int, agents: list[int], more: dict[str, Any], shape: GangShape | None
 ) -> None:
     sizes = {size: agents.count(size) for size in agents}
@@ -81,7 +81,7 @@ def test_a_gang_is_split_evenly_over_as_few_agents_as_can_hold_it(
 # -- agents to keep away from --------------------------------------------------------------------------------------
 
 
-def test_a_job_keeps_away_from_agents() -> None:
+def test_job_avoids_excluded_agents() -> None:
     pool = Pool(4, 4, 2)
     assert started(pool.submit("small", 1, avoid=frozenset({"a2"}))) == {"small": {"a0": 1}}
     assert started(pool.submit("gang", 8, avoid=frozenset({"a0"}))) == {}
@@ -93,7 +93,7 @@ def test_a_job_keeps_away_from_agents() -> None:
     assert started(pool.end("small")) == {"waits": {"a0": 4}}
 
 
-def test_nobody_leaves_an_agent_for_a_job_that_avoids_it() -> None:
+def test_no_job_is_preempted_on_agent_that_new_job_avoids() -> None:
     pool = Pool(4, 4, preemption=True)
     pool.submit("one", 4, priority=90)
     pool.submit("two", 4, priority=80)
@@ -128,7 +128,7 @@ def test_a_job_that_fits_on_one_agent_waits_for_one() -> None:
     assert started(pool.end("half")) == {"whole": {"a0": 4}}
 
 
-def test_a_closed_agent_gets_nothing_and_keeps_what_it_has() -> None:
+def test_closed_agent_keeps_its_jobs_and_gets_no_others() -> None:
     pool = Pool(4)
     pool.submit("runs", 2)
     pool.scheduler.set_node(AgentNode("a0", 4, 10, open=False))
@@ -176,7 +176,7 @@ def test_a_job_can_be_given_another_place() -> None:
     assert started(pool.end("runs")) == {"first": {"a0": 1}}
 
 
-def test_the_group_with_the_smallest_share_for_its_weight_comes_first() -> None:
+def test_group_with_smallest_weighted_share_comes_first() -> None:
     pool = Pool(6, sharing=Sharing.FAIR_SHARE)
     pool.scheduler.submit(pool.job("blocker", 6, group="x"))
     pool.scheduler.decide()
@@ -201,7 +201,7 @@ def test_a_group_holds_no_more_than_its_cap_and_others_pass_it() -> None:
 # -- backfill ---------------------------------------------------------------------------------------------------------
 
 
-def test_small_jobs_pass_a_large_one_where_that_does_not_delay_it() -> None:
+def test_small_jobs_pass_large_one_if_it_is_not_delayed() -> None:
     pool = Pool(4, 4)
     pool.submit("a", 3)
     pool.submit("b", 2, priority=1)
@@ -213,14 +213,14 @@ def test_small_jobs_pass_a_large_one_where_that_does_not_delay_it() -> None:
     assert started(pool.end("b")) == {"large": {"a1": 4}}
 
 
-def test_what_can_never_run_holds_up_nobody() -> None:
+def test_impossible_job_holds_up_no_other() -> None:
     pool = Pool(4)
     assert not pool.submit("monster", 64, priority=1)
     assert pool.scheduler.why("monster") is Why.TOO_LARGE
     assert started(pool.submit("small", 1)) == {"small": {"a0": 1}}
 
 
-def test_an_agent_that_is_kept_stays_so_when_another_comes_closer() -> None:
+def test_reserved_agent_stays_reserved_when_another_frees_slots() -> None:
     pool = Pool(4, 4)
     pool.submit("long", 1, priority=1)
     pool.submit("a", 3)
@@ -238,7 +238,7 @@ def test_an_agent_that_is_kept_stays_so_when_another_comes_closer() -> None:
 # -- preemption -------------------------------------------------------------------------------------------------------
 
 
-def test_the_least_important_and_youngest_are_asked_and_no_more_than_needed() -> None:
+def test_preemption_asks_only_youngest_of_lowest_priority() -> None:
     pool = Pool(4, preemption=True)
     for name, priority in (("old", 60), ("young", 60), ("better", 50), ("best", 10)):
         pool.submit(name, 1, priority=priority)
@@ -249,7 +249,7 @@ def test_the_least_important_and_youngest_are_asked_and_no_more_than_needed() ->
     assert pool.end("young").starts == (StartGang("urgent", {"a0": 1}),)
 
 
-def test_nobody_is_asked_when_it_would_not_help() -> None:
+def test_useless_preemption_asks_no_job() -> None:
     pool = Pool(4, preemption=True)
     pool.submit("low", 2, priority=60)
     pool.submit("equal", 2, priority=20)
@@ -265,7 +265,7 @@ def test_equal_priority_and_the_unwilling_are_spared() -> None:
     assert not pool.submit("urgent", 1, priority=20)
 
 
-def test_slots_that_become_free_are_kept_for_whom_they_were_freed() -> None:
+def test_freed_slots_are_kept_for_preempting_job() -> None:
     pool = Pool(2, preemption=True)
     pool.submit("low", 2, priority=60)
     pool.submit("urgent", 2, priority=20)
@@ -300,7 +300,7 @@ def test_the_cheapest_agent_is_emptied() -> None:
     assert pool.submit("urgent", 2, priority=1).preemptions == (PreemptGang("c", "urgent"),)
 
 
-def test_under_fair_share_a_group_gives_way_only_as_far_as_it_has_more() -> None:
+def test_fair_share_preempts_group_only_down_to_equal_share() -> None:
     pool = Pool(4, sharing=Sharing.FAIR_SHARE, preemption=True)
     for number in range(4):
         pool.submit(f"rich{number}", 1, group="rich")
@@ -312,7 +312,7 @@ def test_under_fair_share_a_group_gives_way_only_as_far_as_it_has_more() -> None
 # -- restarts ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_runs_is_taken_over() -> None:
+def test_new_scheduler_restores_running_jobs() -> None:
     first = Pool(4)
     job = first.job("runs", 3)
     later = Scheduler()
@@ -333,7 +333,7 @@ def test_a_job_that_is_known_is_not_taken_twice() -> None:
     pool.scheduler.change("unknown", priority=3)
 
 
-def test_another_policy_keeps_what_runs() -> None:
+def test_change_of_policy_keeps_running_jobs() -> None:
     pool = Pool(2)
     pool.submit("low", 2, priority=60)
     assert not pool.submit("urgent", 2, priority=1)

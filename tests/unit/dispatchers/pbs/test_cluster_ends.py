@@ -74,7 +74,7 @@ def test_the_table_has_every_status_of_pbs() -> None:
         (ended(exit_status=265), JobState.FAILED, Canceller.UNKNOWN),
     ],
 )
-def test_who_deleted_a_job(job: PbsJob, state: JobState, who: Canceller) -> None:
+def test_deletion_sets_state_and_canceller(job: PbsJob, state: JobState, who: Canceller) -> None:
     assert find_end(job) is None
     assert map_state(job) is state
     assert canceller(job) is who

@@ -51,7 +51,7 @@ def test_the_users_project_wins_over_the_label() -> None:
     assert words.count("-P") == 1
 
 
-def test_nobody_gets_mail_who_did_not_ask() -> None:
+def test_submit_requests_no_mail_by_default() -> None:
     words = submit(PROGRAMS, submission())
     assert words[words.index("-m") + 1] == "n"
 
@@ -72,7 +72,7 @@ def test_forms() -> None:
     assert nodes(PROGRAMS, Format.DSV, "@@") == ["pbsnodes", "-a", "-F", "dsv", "-D", "@@"]
 
 
-def test_the_history_is_asked_for_what_ended_lately_only() -> None:
+def test_history_query_covers_only_recent_ends() -> None:
     assert ended_since(PROGRAMS, 1795249330.9)[2:] == ["qselect", "-x", "-s", "FM", "-tm.gt.202611210822.10"]
 
 

@@ -29,7 +29,7 @@ def said(stderr: str, status: int = 1, program: str = "qsub", **more: Any) -> Co
         ("qsub-bad-name", "illegal -N value"),
     ],
 )
-def test_what_pbs_refuses_is_rejected_in_its_words(name: str, words: str) -> None:
+def test_refused_submit_is_rejected_in_words_of_pbs(name: str, words: str) -> None:
     error = submit_failure(outcome(name), "det-1")
     assert type(error) is Rejected
     assert words in str(error)
@@ -37,7 +37,7 @@ def test_what_pbs_refuses_is_rejected_in_its_words(name: str, words: str) -> Non
     assert error.token == "det-1"
 
 
-def test_a_queue_that_takes_no_jobs_from_this_machine_is_not_a_server_that_is_away() -> None:
+def test_access_denied_from_host_is_rejected_not_unreachable() -> None:
     error = submit_failure(said("qsub: Access from host not allowed, or unknown host\n", 160), "det-1")
     assert type(error) is Rejected
     assert "acl_hosts" in str(error)
@@ -80,7 +80,7 @@ def test_submits(text: str, kind: type) -> None:
     assert type(submit_failure(said(text), "det-1")) is kind
 
 
-def test_what_was_cut_off_or_is_not_there() -> None:
+def test_interrupted_submit_is_ambiguous_missing_command_is_not() -> None:
     assert type(submit_failure(said("", -1, timed_out=True), "det-1")) is Ambiguous
     assert type(submit_failure(said("", -9), "det-1")) is Ambiguous
     assert type(submit_failure(said("", 0), "det-1")) is Ambiguous

@@ -39,13 +39,13 @@ def test_line_ends_in_a_users_values_forge_nothing(form: Format) -> None:
     assert first.get("comment").endswith("(tmpbs2:ncpus=1:ngpus=1)")
 
 
-def test_plain_text_can_be_forged_and_is_therefore_not_the_way_we_ask() -> None:
+def test_plain_text_listing_can_be_forged() -> None:
     jobs = by_name(live(Format.TEXT))
     assert "77.tmpbs0" in jobs
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_jobs_that_nobody_tampered_with_read_alike_in_all_forms(form: Format) -> None:
+def test_untampered_jobs_read_alike_in_all_formats(form: Format) -> None:
     reference = by_name(live(Format.JSON))
     jobs = by_name(live(form))
     for name in ("59.tmpbs0", "60.tmpbs0", "61.tmpbs0", "62.tmpbs0", "64.tmpbs0"):
@@ -80,7 +80,7 @@ def test_json_of_nodes_queues_and_server() -> None:
     assert node.get("resources_available.ngpus") == "2"
 
 
-def test_json_of_release_23_06_06_is_none_and_is_read_nevertheless() -> None:
+def test_invalid_json_of_release_23_06_06_is_read() -> None:
     printed = recorded("qstat-json-of-the-release.out")
     with pytest.raises(ValueError, match="Expecting value"):
         json.loads(printed)

@@ -12,7 +12,7 @@ def ended(number: int, name: str) -> PbsJob:
     return PbsJob(f"{number}.s", name, "alice", "F", "workq", exit_status=0)
 
 
-def test_each_is_asked_for_once_and_only_ours_are_kept() -> None:
+def test_ended_job_is_queried_once_and_only_ours_are_kept() -> None:
     known = RecentlyEnded(lambda job: job.name.startswith("det-"))
     assert known.unknown(["1.s", "2.s", "3.s"]) == ["1.s", "2.s", "3.s"]
     known.learn(["1.s", "2.s", "3.s"], [ended(1, "det-a"), ended(2, "other")])
@@ -20,7 +20,7 @@ def test_each_is_asked_for_once_and_only_ours_are_kept() -> None:
     assert known.unknown(["1.s", "2.s", "3.s", "4.s"]) == ["3.s", "4.s"]  # of 3.s nothing came back
 
 
-def test_one_whose_state_is_not_understood_is_asked_for_again() -> None:
+def test_job_of_unknown_state_is_queried_again() -> None:
     known = RecentlyEnded(lambda job: True)
     odd, moved = replace(ended(1, "det-a"), state="ODD"), replace(ended(2, "det-b"), state="M")
     known.learn(known.unknown(["1.s", "2.s"]), [odd, moved])
@@ -31,7 +31,7 @@ def test_one_whose_state_is_not_understood_is_asked_for_again() -> None:
     assert known.unknown(["1.s", "2.s"]) == []
 
 
-def test_what_is_listed_no_more_is_forgotten() -> None:
+def test_unlisted_job_is_forgotten() -> None:
     known = RecentlyEnded(lambda job: True)
     known.learn(known.unknown(["1.s", "2.s"]), [ended(1, "det-a"), ended(2, "det-b")])
     assert known.unknown(["2.s"]) == []

@@ -14,13 +14,13 @@ from trainmaster.dispatchers.pbs.options import ALLOWED, RESERVED, check
 
 @pytest.mark.parametrize("letter", sorted(RESERVED))
 @pytest.mark.parametrize("form", ["-{0}x", "-{0} x", " -{0}x", "-p 5 -{0} x", "-f -{0}x", "-f{0}x"])
-def test_what_determined_refused_is_refused_however_it_is_spelled(letter: str, form: str) -> None:
+def test_reserved_option_is_refused_in_any_spelling(letter: str, form: str) -> None:
     with pytest.raises(BadOption, match=f"PBS option -{letter} is not configurable"):
         check([form.format(letter)])
 
 
 @pytest.mark.parametrize("argument", ["--version", "--", "-- /bin/sh", "-p 1 -- /bin/sh", "--qu=x", "-"])
-def test_what_ends_the_options_is_refused(argument: str) -> None:
+def test_argument_that_ends_options_is_refused(argument: str) -> None:
     with pytest.raises(BadOption, match="is not configurable"):
         check([argument])
 
@@ -43,7 +43,7 @@ def test_what_ends_the_options_is_refused(argument: str) -> None:
         ("-f -p 3", {"p": "3"}),
     ],
 )
-def test_what_determined_allowed_is_allowed(argument: str, options: dict[str, str]) -> None:
+def test_arguments_that_determined_allowed_are_allowed(argument: str, options: dict[str, str]) -> None:
     assert check([argument]).options == options
 
 
@@ -87,7 +87,7 @@ def test_the_number_in_select_is_kept_to_be_compared() -> None:
     assert check(["-l select=2:ncpus=8"]).chunks == 2
 
 
-def test_what_belongs_to_a_node_goes_into_every_chunk() -> None:
+def test_node_resources_go_into_every_chunk() -> None:
     assert check(["-l mem=4gb -l ncpus=2"]).per_node == {"mem": "4gb", "ncpus": "2"}
 
 
@@ -134,7 +134,7 @@ def test_the_last_of_several_wins() -> None:
         ("-l", "needs a value"),
     ],
 )
-def test_bad_resources_are_refused_with_what_to_do(argument: str, words: str) -> None:
+def test_bad_resources_are_refused_with_advice(argument: str, words: str) -> None:
     with pytest.raises(BadOption) as refused:
         check([argument])
     assert words in str(refused.value)

@@ -65,7 +65,7 @@ def test_how_often_pbs_took_a_job_back() -> None:
     assert [restarts(state, 3, rerunable=False) for state in "QHRF"] == [0, 0, 0, 0]
 
 
-def test_a_job_that_pbs_tried_to_start_in_vain_was_not_taken_back() -> None:
+def test_failed_starts_do_not_count_as_restarts() -> None:
     records, _ = dsv_records(recorded("held-dsv.out"), MARK)
     tried = next(one for record in records if (one := job(record, "ngpus")) and one.name == "det-prologue")
     assert (tried.run_count, tried.rerunable, tried.restarts) == (21, False, 0)

@@ -69,7 +69,7 @@ def test_the_nodes_of_a_queue_are_its_members() -> None:
     )
 
 
-def test_a_node_that_is_away_has_no_slots() -> None:
+def test_unavailable_node_has_no_slots() -> None:
     for state in ("down", "offline", "job-busy,offline", "state-unknown,down", "stale", "maintenance"):
         pool = made(node("a"), node("b", state)).pool(OPTIONS)
         assert (pool.nodes, pool.slots_total) == (1, 4), state
@@ -87,7 +87,7 @@ def test_without_nodes_a_queue_is_not_up() -> None:
     assert not made(node("a"), started="False").pool(OPTIONS).up
 
 
-def test_a_routing_queue_that_leads_to_no_queue_of_this_server_is_no_pool() -> None:
+def test_routing_queue_without_local_destination_is_no_pool() -> None:
     nowhere = [
         queue("route", queue_type="Route"),
         queue("far", queue_type="Route", route_destinations="big@other.site"),
@@ -106,7 +106,7 @@ SITE = [
 ]
 
 
-def test_a_routing_queue_is_a_pool_with_the_nodes_that_it_leads_to() -> None:
+def test_routing_queue_is_pool_of_its_destination_nodes() -> None:
     nodes = [node("a", queue="small"), node("b", queue="large"), node("c", queue="debug"), node("d", "down")]
     found = queues(SITE, nodes, PrintedRecord("s.site.org", {"default_queue": "prod"}), OPTIONS)
     prod, everything = found["prod"].pool(OPTIONS), found["all"].pool(OPTIONS)
@@ -123,7 +123,7 @@ def test_nodes_that_two_queues_share_count_once() -> None:
     assert (prod.slots_total, [member.name for member in prod.members]) == (4, ["a", "b"])
 
 
-def test_a_routing_queue_takes_what_one_of_its_queues_takes() -> None:
+def test_routing_queue_takes_what_one_of_its_queues_takes() -> None:
     prod = queues(SITE, [node("a"), node("b")], PrintedRecord("s", {}), OPTIONS)["prod"]
     four = ChunkRequest(1, gpus=4)
     assert prod.complaints(spec(slots=4), four, 7200, OPTIONS) == []
@@ -137,7 +137,7 @@ def test_a_routing_queue_takes_what_one_of_its_queues_takes() -> None:
     ]
 
 
-def test_a_routing_queue_whose_queues_are_closed_takes_nothing() -> None:
+def test_routing_queue_to_closed_queues_is_down() -> None:
     shut = [replace(one, attributes={**one.attributes, "enabled": "False"}) for one in SITE[2:4]]
     assert not queues([SITE[0], *shut], [node("a")], None, OPTIONS)["prod"].pool(OPTIONS).up
 
@@ -215,7 +215,7 @@ def spec(**more: Any) -> JobSpec:
         (4, ChunkRequest(1, gpus=4), None, "4 of ngpus, and queue workq allows 2 at most"),
     ],
 )
-def test_what_can_never_run(slots: int, request_: ChunkRequest, walltime: int | None, words: str) -> None:
+def test_unfulfillable_requests_are_named(slots: int, request_: ChunkRequest, walltime: int | None, words: str) -> None:
     one = made(node("a"), node("b"), resources_max__walltime="01:00:00", resources_max__ngpus="2")
     complaints = one.complaints(spec(slots=slots), request_, walltime, OPTIONS)
     assert any(words in sentence for sentence in complaints), complaints
@@ -235,7 +235,7 @@ def test_nodes_that_are_down_are_not_held_against_a_job() -> None:
     assert made(large).pool(OPTIONS).slots_per_node == 8
 
 
-def test_nodes_may_share_a_host_where_the_administrator_says_so() -> None:
+def test_nodes_share_host_if_placement_is_free() -> None:
     free = PbsOptions(place=NodePlacement.FREE)
     assert made(node("a")).complaints(spec(slots=4), ChunkRequest(2, gpus=2), None, free) == []
     assert made(node("a")).complaints(spec(slots=4), ChunkRequest(2, gpus=2), None, OPTIONS)
@@ -256,6 +256,6 @@ def test_a_queue_that_only_takes_routed_jobs() -> None:
         (("", ""), False),
     ],
 )
-def test_a_queue_whose_hosts_run_one_job_at_a_time_is_exclusive(sharing: tuple[str, str], exclusive: bool) -> None:
+def test_queue_with_one_job_per_host_is_exclusive(sharing: tuple[str, str], exclusive: bool) -> None:
     nodes = [node(f"n{number}", sharing=one) for number, one in enumerate(sharing)]
     assert made(*nodes).pool(OPTIONS).exclusive is exclusive

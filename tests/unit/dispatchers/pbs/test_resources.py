@@ -41,7 +41,7 @@ def test_fewer_gpus_than_a_node_gives_are_not_rounded_up() -> None:
     assert plan(1, CPU, slots_per_node=4) == ChunkRequest(chunks=1, cpus=4)  # as Determined has it
 
 
-def test_the_size_of_nodes_fills_in_what_was_not_said() -> None:
+def test_node_size_determines_number_of_chunks() -> None:
     assert plan(8, GPU, node_size=4) == ChunkRequest(chunks=2, gpus=4)
     assert plan(6, GPU, node_size=4) == ChunkRequest(chunks=2, gpus=3)
     assert plan(7, GPU, node_size=4) == ChunkRequest(chunks=7, gpus=1)

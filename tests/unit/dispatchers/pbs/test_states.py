@@ -17,7 +17,7 @@ def a_job(state: str, **more: object) -> PbsJob:
     return PbsJob("1.s", "det-x", "alice", state, "workq", **more)  # type: ignore[arg-type]
 
 
-def test_what_became_of_real_jobs() -> None:
+def test_recorded_jobs_get_their_final_states() -> None:
     records, _ = json_records(recorded("qstat-final.out"))
     ended = {one.name: one for record in records if (one := job(record, "ngpus"))}
     states = {name: map_state(one) for name, one in ended.items()}
@@ -163,7 +163,7 @@ def test_reasons(comment: str, words: str, never: bool) -> None:
     assert reason.never is never
 
 
-def test_a_hold_says_who_can_take_it_away_and_how() -> None:
+def test_hold_says_who_can_release_it_and_how() -> None:
     records, _ = dsv_records(recorded("held-dsv.out"), MARK)
     held = {one.name: one for record in records if (one := job(record, "ngpus"))}
     assert {map_state(one) for one in held.values()} == {JobState.HELD}
@@ -194,7 +194,7 @@ def test_holds(holds: str, comment: str, words: str) -> None:
     assert words in describe_end(JobState.HELD, a_job("H", holds=holds, comment=comment))
 
 
-def test_a_job_that_could_not_be_started_says_so_while_it_waits() -> None:
+def test_waiting_job_says_how_often_its_start_failed() -> None:
     back = a_job("Q", run_count=2, exit_status=-10, comment="Job run at Sun Nov 22 at 01:54 on (n1:ncpus=1)")
     assert describe_end(JobState.QUEUED, back) == (
         "PBS has tried 2 times to start it; the last time it failed because the job's user is not known there, or PBS "

@@ -189,7 +189,7 @@ def test_each_way_is_known_by_slurms_own_words(row: SlurmEnd) -> None:
         (Shown("FAILED", "NonZeroExitCode", "256"), JobState.FAILED),  # a step limit: the script's own status
     ],
 )
-def test_what_slurm_shows_of_other_ends(shown: Shown, state: JobState) -> None:
+def test_other_slurm_ends_map_to_job_states(shown: Shown, state: JobState) -> None:
     assert shown.row() is None
     exit, derived = SlurmExit.parse(shown.exit), SlurmExit.parse(shown.derived)
     found = map_state(shown.state, reason=shown.reason, exit=exit, derived=derived, placed=bool(shown.nodes))
@@ -205,7 +205,7 @@ def test_what_slurm_shows_of_other_ends(shown: Shown, state: JobState) -> None:
         ("CANCELLED", Canceller.UNKNOWN),
     ],
 )
-def test_accounting_names_a_person_unless_slurm_acts_under_that_account(raw: str, found: Canceller) -> None:
+def test_accounting_names_user_unless_account_is_slurms_own(raw: str, found: Canceller) -> None:
     config = {"BOOT_TIME": "1795242711", "SlurmUser": "slurm(64030)", "SlurmdUser": "root(0)"}
     controller = SlurmController.of(config)
     assert controller == SlurmController(1795242711.0, frozenset({0, 64030}))

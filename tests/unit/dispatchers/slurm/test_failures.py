@@ -62,7 +62,7 @@ def test_other_submits(stderr: str, kind: type[DispatcherError]) -> None:
     assert type(submit_failure(outcome(stderr), "t")) is kind
 
 
-def test_what_was_cut_short_is_never_called_failed() -> None:
+def test_interrupted_submit_is_ambiguous_not_failed() -> None:
     assert isinstance(submit_failure(outcome("", -1, timed_out=True), "t"), Ambiguous)
     assert isinstance(submit_failure(outcome("", -9), "t"), Ambiguous)
     assert isinstance(submit_failure(outcome("", 0), "t"), Ambiguous)

@@ -13,7 +13,7 @@ from trainmaster.dispatchers.slurm.options import ALLOWED, RESERVED, check, shor
 @pytest.mark.parametrize(
     "argument", ["-G1", "--gpus=2", "-n3", " -N2", "-Dmydir", "--gres=gpu:tesla:100,cpu:100", "--no-requeue"]
 )
-def test_what_determined_refuses_is_refused(argument: str) -> None:
+def test_options_that_determined_refuses_are_refused(argument: str) -> None:
     with pytest.raises(BadOption):
         check([argument])
 
@@ -30,7 +30,7 @@ def test_what_determined_refuses_is_refused(argument: str) -> None:
         ("--gres", {}),
     ],
 )
-def test_what_determined_accepts_is_accepted(argument: str, options: dict[str, str]) -> None:
+def test_options_that_determined_accepts_are_accepted(argument: str, options: dict[str, str]) -> None:
     assert check([argument]) == options
 
 
@@ -124,7 +124,7 @@ def test_no_beginning_of_a_reserved_option_gets_through() -> None:
 
 
 @given(st.lists(st.text(max_size=40), max_size=4))
-def test_whatever_comes_in_only_listed_keys_and_plain_values_come_out(arguments: list[str]) -> None:
+def test_check_returns_only_allowed_keys_and_plain_values(arguments: list[str]) -> None:
     try:
         options = check(arguments)
     except BadOption:

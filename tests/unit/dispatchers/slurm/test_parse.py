@@ -213,7 +213,7 @@ def test_a_nodes_gpus_are_never_taken_for_none() -> None:
     assert found["gpu"].complaints(spec, None, request, None) == []  # Slurm knows better
 
 
-def test_a_node_with_several_kinds_of_gpus_has_only_so_many_of_each() -> None:
+def test_node_with_mixed_gpus_counts_each_kind() -> None:
     (node,) = parse.nodes(sinfo_line("gpu:2080ti:4(S:0-1),gpu:3090:2(S:1)"), MARK)[0]
     partition = partitions([node], SlurmOptions())["gpu"]
     assert (partition.node_size(), partition.node_size("2080ti"), partition.node_size("3090")) == (6, 4, 2)
@@ -234,7 +234,7 @@ def test_scontrol_of_real_jobs() -> None:
     assert config["AccountingStorageType"] == "accounting_storage/none"
 
 
-def test_accounting_takes_the_newest_run_of_the_job_that_bears_the_token() -> None:
+def test_accounting_takes_newest_run_of_job_with_token() -> None:
     text = (
         "12|FAILED|1:0|0:0|None|n9|somebody|else's\n12|PREEMPTED|0:0|0:0|None|n1|det-a\n"
         "12|CANCELLED by 1000|0:15|0:0|None|n[1-2]|det-a\n12|COMPLETED|0:0|0:0|None|n3|det-b\n"
@@ -298,7 +298,7 @@ def test_an_answer_with_its_heading_is_whole(banner: str, jobs: int) -> None:
     assert len(parse.queue(text, MARK)[0]) == jobs
 
 
-def test_an_answer_that_is_cut_in_a_line_is_noticed_wherever_it_is_cut() -> None:
+def test_queue_answer_cut_within_line_is_noticed() -> None:
     whole = records(recorded("squeue.out"))[:3]
     text, last = HEADING + "".join(whole[:2]), whole[2]
     in_the_number = len(last.partition(MARK)[0])

@@ -84,7 +84,7 @@ def test_nodes(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", NEWER)
-def test_what_the_controller_remembers(release: str) -> None:
+def test_controller_records_of_jobs_and_config_are_parsed(release: str) -> None:
     job = parse.key_values(recorded("job-launch.out", release))
     assert (job["JobState"], job["Reason"], job["ExitCode"]) == (
         "FAILED",
@@ -127,7 +127,7 @@ def test_refusals(release: str, name: str, kind: type[DispatcherError], words: s
 
 @pytest.mark.parametrize("release", NEWER)
 @pytest.mark.parametrize("name", ["squeue-down", "squeue-timeout", "scancel-down", "scancel-timeout"])
-def test_a_controller_that_is_away(release: str, name: str) -> None:
+def test_controller_outage_counts_as_unreachable(release: str, name: str) -> None:
     assert isinstance(
         WORDS.query_failure(outcome(name.partition("-")[0], recorded(f"{name}.err", release))), Unreachable
     )

@@ -114,6 +114,6 @@ def test_the_words_of_recorded_jobs() -> None:
     } | {"rec-running": said["rec-running"]}
 
 
-def test_who_cancelled_is_said_where_accounting_knows() -> None:
+def test_end_names_uid_that_cancelled_job() -> None:
     assert describe_end(JobState.CANCELLED, "CANCELLED by 0") == "The job was cancelled by uid 0 (root)."
     assert describe_end(JobState.CANCELLED, "CANCELLED by 4000000") == "The job was cancelled by uid 4000000."

@@ -19,7 +19,7 @@ def foreign_lease(folder: Path, beat: int, *, released: bool = False) -> None:
     draft.replace(folder / "master.lock")  # at once: half a record is nobody's
 
 
-def test_a_second_master_on_this_machine_is_told_who_holds_the_folder(tmp_path: Path) -> None:
+def test_error_names_master_that_holds_folder(tmp_path: Path) -> None:
     first = FolderLease(tmp_path, period=PERIOD)
     first.acquire()
     try:
@@ -32,7 +32,7 @@ def test_a_second_master_on_this_machine_is_told_who_holds_the_folder(tmp_path: 
     again.release()
 
 
-def test_a_lease_of_another_machine_that_still_moves_is_respected(tmp_path: Path) -> None:
+def test_live_lease_of_another_machine_is_respected(tmp_path: Path) -> None:
     stop = threading.Event()
 
     def beat() -> None:

@@ -42,7 +42,7 @@ def kind(facts: Attempt, now: float = NOW) -> OutcomeKind | None:
 ENDED_BY_US = (OutcomeKind.STOPPED, OutcomeKind.PREEMPTED)
 
 
-def test_a_clean_exit_needs_nobody_elses_word() -> None:
+def test_clean_exit_record_suffices_for_completion() -> None:
     assert kind(attempt(record())) is OutcomeKind.COMPLETED
 
 
@@ -69,7 +69,7 @@ def test_a_plain_failure_is_the_codes_own() -> None:
         ({"code": 128 + 40}, "The training code was ended by signal 40 on node n1; its last lines: ImportError: x"),
     ],
 )
-def test_what_the_code_said_stands_behind_how_it_ended(left: dict[str, int], text: str) -> None:
+def test_outcome_text_quotes_last_lines_of_code(left: dict[str, int], text: str) -> None:
     said = record(**left, message="the training ended", evidence="ImportError: x", node_name="n1")
     outcome = verdict(attempt(said), NOW, LOST)
     assert outcome is not None
@@ -96,13 +96,13 @@ def test_the_rank_that_failed_first_is_named_with_its_node() -> None:
     )
 
 
-def test_the_first_cause_is_blamed_not_the_ranks_that_were_taken_down() -> None:
+def test_first_cause_is_blamed_not_signalled_ranks() -> None:
     outcome = verdict(attempt(record(0, 143, signal=15), record(1, 7, node_name="n2"), num_nodes=2), NOW, LOST)
     assert outcome is not None
     assert outcome.exit_code == 7
 
 
-def test_what_kept_the_training_from_starting_is_not_the_codes_fault() -> None:
+def test_failure_before_training_is_infrastructure_or_rejected() -> None:
     assert kind(attempt(record(code=75, began=False, message="no rendezvous"))) is OutcomeKind.INFRASTRUCTURE
     assert kind(attempt(record(code=70, began=False, message="bad archive"))) is OutcomeKind.REJECTED
     assert kind(attempt(record(code=75))) is OutcomeKind.FAILED
@@ -114,7 +114,7 @@ def test_leaving_after_an_acknowledged_preemption() -> None:
     assert kind(attempt(record(), preempt_reason="pause")) is OutcomeKind.COMPLETED  # it had just finished
 
 
-def test_a_signal_from_nowhere_waits_for_the_scheduler_to_say_who_sent_it() -> None:
+def test_unexplained_signal_waits_for_word_of_scheduler() -> None:
     killed = attempt(record(code=137, signal=9))
     assert kind(killed) is None
     assert kind(killed, NOW + ACCOUNTING_WAIT) is OutcomeKind.FAILED
@@ -122,7 +122,7 @@ def test_a_signal_from_nowhere_waits_for_the_scheduler_to_say_who_sent_it() -> N
         assert kind(attempt(record(code=137, signal=9), reported=said, ended_seen_at=NOW)) is said
 
 
-def test_a_request_to_leave_from_the_scheduler_waits_for_what_was_behind_it() -> None:
+def test_exit_after_scheduler_preemption_waits_for_its_cause() -> None:
     left = {"preempt_reason": "scheduler"}  # the runtime reports a SIGTERM so, whoever sent it
     saved = attempt(record(preempted="scheduler", acked=True), **left)
     assert kind(saved) is None
@@ -135,7 +135,7 @@ def test_a_request_to_leave_from_the_scheduler_waits_for_what_was_behind_it() ->
 
 @pytest.mark.parametrize("left", [{"code": 143, "signal": 15}, {"code": 1}])
 @pytest.mark.parametrize("noted", [None, "scheduler"])  # the master was away when the runtime got the signal, or there
-def test_a_signal_that_nobody_explains_is_not_charged(left: dict[str, int], noted: str | None) -> None:
+def test_unexplained_signal_is_infrastructure_failure(left: dict[str, int], noted: str | None) -> None:
     told = attempt(record(**left, preempted="scheduler"), preempt_reason=noted, absent_since=NOW)
     assert kind(told) is None
     assert kind(told, NOW + ACCOUNTING_WAIT) is OutcomeKind.INFRASTRUCTURE
@@ -145,7 +145,7 @@ def test_a_signal_that_nobody_explains_is_not_charged(left: dict[str, int], note
     assert kind(asked) is OutcomeKind.STOPPED
 
 
-def test_a_job_whose_scheduler_took_the_resources_goes_on_elsewhere_unless_it_was_done() -> None:
+def test_preempted_job_resumes_unless_it_had_ended_itself() -> None:
     taken = {"reported": OutcomeKind.PREEMPTED, "ended_seen_at": NOW - SETTLE_TIME}
     assert kind(attempt(record(code=137, signal=9), **taken)) is OutcomeKind.PREEMPTED
     assert kind(attempt(record(code=143, signal=15, preempted="scheduler"), **taken)) is OutcomeKind.PREEMPTED
@@ -155,7 +155,7 @@ def test_a_job_whose_scheduler_took_the_resources_goes_on_elsewhere_unless_it_wa
     assert kind(attempt(**taken)) is OutcomeKind.PREEMPTED
 
 
-def test_a_trial_waits_while_somebody_holds_its_job_unless_its_training_was_done() -> None:
+def test_trial_waits_while_its_job_is_held_unless_training_ended() -> None:
     later = NOW + 100 * ACCOUNTING_WAIT
     for left in ((), (record(preempted="scheduler", acked=True),), (record(code=137, signal=9),)):
         assert kind(attempt(*left, held=True), later) is None
@@ -165,7 +165,7 @@ def test_a_trial_waits_while_somebody_holds_its_job_unless_its_training_was_done
     assert kind(attempt(record(), held=True, num_nodes=2)) is None
 
 
-def test_what_we_killed_is_not_a_failure() -> None:
+def test_requested_kill_is_stop_not_failure() -> None:
     assert kind(attempt(record(code=137, signal=9), kill_asked=True)) is OutcomeKind.STOPPED
     assert kind(attempt(kill_asked=True, absent_since=NOW)) is OutcomeKind.STOPPED
 
@@ -174,7 +174,7 @@ def test_the_runtime_knows_of_its_own_memory() -> None:
     assert kind(attempt(record(code=137, signal=9, oom=True))) is OutcomeKind.OUT_OF_MEMORY
 
 
-def test_a_runtime_that_was_taken_down_itself_is_not_the_codes_failure() -> None:
+def test_killed_runtime_is_infrastructure_failure() -> None:
     gone = {"reported": OutcomeKind.FAILED, "ended_seen_at": NOW - SETTLE_TIME}
     assert kind(attempt(**gone)) is OutcomeKind.INFRASTRUCTURE
     assert kind(attempt(leased=False, **gone)) is OutcomeKind.FAILED
@@ -184,7 +184,7 @@ def test_a_runtime_that_was_taken_down_itself_is_not_the_codes_failure() -> None
 
 
 @pytest.mark.parametrize("said", [OutcomeKind.OUT_OF_MEMORY, OutcomeKind.CANCELLED, OutcomeKind.WALLTIME])
-def test_the_schedulers_word_counts_after_a_moment_for_the_runtimes(said: OutcomeKind) -> None:
+def test_schedulers_verdict_counts_after_settle_time(said: OutcomeKind) -> None:
     facts = attempt(reported=said, ended_seen_at=NOW)
     assert kind(facts) is None
     assert kind(facts, NOW + SETTLE_TIME) is said
@@ -215,7 +215,7 @@ def test_a_job_that_can_never_start_is_given_up_after_a_while() -> None:
     st.floats(0, 10 * LOST),
     st.booleans(),
 )
-def test_an_absent_job_that_gives_signs_of_life_goes_on(absent_for: float, quiet_for: float, leased: bool) -> None:
+def test_absent_job_with_heartbeats_stays_alive(absent_for: float, quiet_for: float, leased: bool) -> None:
     facts = Attempt(leased=leased, heartbeat_at=NOW - quiet_for, absent_since=NOW - absent_for)
     outcome = verdict(facts, NOW, LOST)
     assert (outcome is None) == (min(absent_for, quiet_for) < LOST)
@@ -262,7 +262,7 @@ def test_of_resources_that_were_never_there_nothing_is_said() -> None:
         ("paused", "It was asked to leave (paused) and was ended before it did"),
     ],
 )
-def test_what_we_kill_is_told_with_what_it_was_asked_before(reason: str | None, text: str) -> None:
+def test_killed_attempt_names_what_it_was_asked_before(reason: str | None, text: str) -> None:
     outcome = verdict(attempt(record(0, 137, signal=9), kill_asked=True, preempt_reason=reason), NOW, LOST)
     assert outcome is not None
     assert (outcome.kind, outcome.text) == (OutcomeKind.STOPPED, text)

@@ -43,7 +43,7 @@ def test_old_failures_are_forgotten() -> None:
     assert pool_pause(failures(THRESHOLD, NOW - MEMORY - 10), 0.0, NOW) is None
 
 
-def test_whose_jobs_failed_is_known() -> None:
+def test_pool_pause_names_groups_of_failed_jobs() -> None:
     found = pool_pause([*failures(3, group=1), *failures(3, NOW - 9, group=2)], 0.0, NOW)
     assert found is not None
     assert found.groups == {1, 2}

@@ -44,7 +44,7 @@ def attempt(known: Cancellation, **facts: object) -> Attempt:
         (Cancellation(), None),
     ],
 )
-def test_what_speaks_against_a_person(known: Cancellation, found: Doubt | None) -> None:
+def test_doubted_cancellation_counts_as_infrastructure(known: Cancellation, found: Doubt | None) -> None:
     assert doubt(known) is found
     outcome = verdict(attempt(known), NOW, 300.0)
     assert outcome is not None
@@ -58,20 +58,20 @@ def test_what_speaks_against_a_person(known: Cancellation, found: Doubt | None) 
 
 @pytest.mark.parametrize("known", [AGAIN, RESTARTED])
 @pytest.mark.parametrize("left", [{"signal": 15}, {"exit_code": 1, "preempted": "scheduler"}, {"signal": 9}])
-def test_what_the_runtime_left_of_its_end_leads_to_the_same(known: Cancellation, left: dict[str, object]) -> None:
+def test_exit_record_does_not_change_infrastructure_outcome(known: Cancellation, left: dict[str, object]) -> None:
     record = ExitRecord(0, **{"exit_code": 143, **left})  # type: ignore[arg-type]
     outcome = verdict(attempt(known, exits={0: record}, first_exit_at=NOW), NOW, 300.0)
     assert outcome is not None
     assert outcome.kind is OutcomeKind.INFRASTRUCTURE
 
 
-def test_what_we_cancelled_needs_no_doubt() -> None:
+def test_requested_kill_is_not_doubted() -> None:
     outcome = verdict(attempt(AGAIN, kill_asked=True), NOW, 300.0)
     assert outcome is not None
     assert outcome.kind is OutcomeKind.STOPPED
 
 
-def test_where_something_speaks_against_a_person_accounting_has_the_last_word() -> None:
+def test_doubted_cancellation_waits_for_accounting() -> None:
     open_ = replace(AGAIN, asked=False)
     assert verdict(attempt(open_), NOW, 300.0) is None
     late = verdict(attempt(open_), NOW - SETTLE_TIME + ACCOUNTING_WAIT, 300.0)

@@ -23,7 +23,7 @@ def test_it_ends_when_the_search_is_done_and_no_trial_lives() -> None:
     assert [type(d) for d in decisions] == [e.Finish]
 
 
-def test_its_reason_is_that_of_the_search_and_a_stop_s_comes_before_it() -> None:
+def test_stop_reason_precedes_search_failure_reason() -> None:
     failed = e.SearchDone(cancel=False, failure=True, why="trial 3 failed: no such file")
     experiment, _ = e.step(e.Experiment(State.ACTIVE, live=1), failed)
     _, decisions = e.step(experiment, e.TrialsLive(0))
@@ -34,7 +34,7 @@ def test_its_reason_is_that_of_the_search_and_a_stop_s_comes_before_it() -> None
     assert decisions == (e.Finish(State.CANCELED, "the experiment was cancelled"),)
 
 
-def test_no_live_trial_is_no_end_while_the_search_goes_on() -> None:
+def test_experiment_without_live_trials_stays_active_in_search() -> None:
     experiment, decisions = e.step(e.Experiment(State.ACTIVE, live=1), e.TrialsLive(0))
     assert (experiment.state, decisions) == (State.ACTIVE, ())
 
@@ -69,7 +69,7 @@ def test_killing_without_trials_ends_at_once() -> None:
     assert [type(d) for d in decisions] == [e.Finish]
 
 
-def test_stopping_what_has_ended_is_no_error() -> None:
+def test_stop_of_ended_experiment_changes_nothing() -> None:
     ended = e.Experiment(State.COMPLETED)
     assert e.step(ended, e.Kill()) == (ended, ())
     assert e.step(ended, e.Cancel()) == (ended, ())
@@ -87,7 +87,7 @@ def test_a_command_that_does_not_fit_says_the_state(event: e.Event, state: State
     [(State.ACTIVE, e.Pause()), (State.PAUSED, e.Activate())]
     + [(State.ACTIVE, event) for event in (e.Cancel(), e.Kill(), e.Fail("the disk is full"))],
 )
-def test_what_trials_are_told_can_be_read_off_the_state(state: State, event: e.Event) -> None:
+def test_state_determines_event_for_its_trials(state: State, event: e.Event) -> None:
     """So a wish that is committed reaches them all, whoever carries it on."""
     experiment, (decision,) = e.step(e.Experiment(state, live=3), event)
     assert isinstance(decision, e.Propagate)

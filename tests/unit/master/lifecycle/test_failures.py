@@ -9,14 +9,14 @@ from trainmaster.master.lifecycle.failures import FailedTrial, blown, cause_of, 
 MISSING = "The training code ended with exit code 1 in rank {} on node n{}; its last lines: No module named 'torch'"
 
 
-def test_failures_on_other_nodes_ranks_and_folders_have_one_cause() -> None:
+def test_cause_ignores_node_rank_and_folder() -> None:
     assert cause_of(MISSING.format(0, 1)) == cause_of(MISSING.format(7, 12))
     assert cause_of("cannot open /tmp/a1/x/data.csv") == cause_of("cannot open /tmp/b2/data.csv")
     assert cause_of("cannot open /tmp/data.csv") != cause_of("cannot open /tmp/model.bin")
     assert cause_of("ends with 'a'") != cause_of("ends with 'b'")
 
 
-def test_the_reason_is_the_most_frequent_cause_in_the_words_of_the_first_trial() -> None:
+def test_reason_is_most_frequent_cause_in_first_trials_words() -> None:
     assert reason_of([]) == ""
     assert reason_of([FailedTrial(4, "It broke.")]) == "trial 4 failed: It broke"
     several = [FailedTrial(4, "It ran out of memory"), *(FailedTrial(n, MISSING.format(0, n)) for n in (5, 6))]

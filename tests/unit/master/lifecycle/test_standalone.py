@@ -45,7 +45,7 @@ def ended(kind: O, *, ran: bool = True, saved: bool = False) -> m.AllocationEnde
         (replace(RUNNING, state=TaskState.STOPPING_CANCELED), ended(O.FAILED), TaskState.CANCELED, False),
     ],
 )
-def test_what_follows_the_end_of_an_attempt(task: Task, event: m.Event, state: TaskState, again: bool) -> None:
+def test_attempt_end_determines_task_state_and_retry(task: Task, event: m.Event, state: TaskState, again: bool) -> None:
     after, decisions = step(task, event)
     assert (after.state, after.allocated) == (state, again)
     assert [type(one) for one in decisions if isinstance(one, Allocate)] == [Allocate] * again
@@ -74,7 +74,7 @@ def test_commands_that_do_not_fit(task: Task, event: m.Event, words: str) -> Non
         step(task, event)
 
 
-def test_a_pause_that_is_taken_back_in_time_is_followed_by_another_attempt() -> None:
+def test_revoked_pause_is_followed_by_another_attempt() -> None:
     task, decisions = step(RUNNING, m.Pause("for lunch"))
     assert decisions == (Preempt("for lunch"),)
     task, decisions = step(task, m.Unpause())
@@ -92,7 +92,7 @@ EVENTS = st.one_of(
 
 
 @given(st.booleans(), st.lists(EVENTS, max_size=30))
-def test_there_is_never_more_than_one_attempt_and_an_end_is_an_end(pausable: bool, events: list[m.Event]) -> None:
+def test_task_has_one_attempt_at_a_time_and_end_is_final(pausable: bool, events: list[m.Event]) -> None:
     task, decisions = step(Task(TaskState.ACTIVE, pausable=pausable), m.Created())
     for event in events:
         if isinstance(event, m.AllocationEnded) and not task.allocated:

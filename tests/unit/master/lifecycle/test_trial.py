@@ -68,7 +68,7 @@ def test_walltime_with_a_checkpoint_is_not_charged() -> None:
 
 
 @pytest.mark.parametrize("outcome", [OutcomeKind.WALLTIME, OutcomeKind.STOPPED, OutcomeKind.PREEMPTED])
-def test_time_limits_that_let_nothing_get_further_end_the_trial_with_a_reason(outcome: OutcomeKind) -> None:
+def test_time_limits_without_progress_end_trial_in_error(outcome: OutcomeKind) -> None:
     for stalled in range(t.MAX_STALLED):
         assert t.step(active(), replace(ended(outcome, saved=True), stalled=stalled))[0].state is State.ACTIVE
     after, decisions = t.step(active(), replace(ended(outcome, saved=True), stalled=t.MAX_STALLED))
@@ -101,7 +101,7 @@ def test_endless_setbacks_end_the_trial_with_a_reason() -> None:
     assert len(delays) == MAX_SETBACKS
 
 
-def test_a_stronger_stop_replaces_a_weaker_one_and_not_the_other_way_round() -> None:
+def test_only_stronger_stop_replaces_another() -> None:
     trial, _ = t.step(active(), t.Stop(t.StopCause.SEARCHER, "rung"))
     trial, decisions = t.step(trial, t.Stop(t.StopCause.KILL, "user"))
     assert trial.state is State.STOPPING_KILLED

@@ -61,7 +61,7 @@ async def begun(*asked: Coroutine[Any, Any, str]) -> list[asyncio.Task[str]]:
     return tasks
 
 
-def test_what_comes_meanwhile_shares_the_next_batch() -> None:
+def test_calls_during_batch_share_next_one() -> None:
     take = Held(said)
 
     async def story(group: GroupCommit[Call, str]) -> None:
@@ -74,7 +74,7 @@ def test_what_comes_meanwhile_shares_the_next_batch() -> None:
     assert set(take.seconds) == {7.0}
 
 
-def test_each_has_its_own_error_and_who_must_be_alone_is_a_batch_of_one() -> None:
+def test_calls_have_own_errors_and_unbatchable_ones_run_alone() -> None:
     def some(calls: Sequence[Call]) -> list[str | Exception]:
         if len(calls) > 1:
             return [CannotBatch() if name == "b" else Invalid(name) if name == "c" else name for name, _ in calls]
@@ -93,7 +93,7 @@ def test_each_has_its_own_error_and_who_must_be_alone_is_a_batch_of_one() -> Non
     assert (take.batches, take.alone) == ([[("a", 1)], [("b", 1), ("c", 1), ("d", 1)]], [[("b", 1)]])
 
 
-def test_who_waits_alone_keeps_no_batch_waiting() -> None:
+def test_call_waiting_alone_delays_no_batch() -> None:
     go = threading.Event()
 
     def take(calls: Sequence[Call], /, *, wait: bool) -> Sequence[str | Exception]:
@@ -131,7 +131,7 @@ def test_a_batch_that_fails_is_taken_in_one_by_one() -> None:
     assert sorted(take.alone) == [[("b", 1)], [("c", 1)], [("d", 1)]]
 
 
-def test_nothing_is_tried_again_while_the_database_is_away() -> None:
+def test_unreachable_database_stops_retries() -> None:
     def away(calls: Sequence[Call]) -> list[str | Exception]:
         raise DatabaseUnavailable
 
@@ -147,7 +147,7 @@ def test_nothing_is_tried_again_while_the_database_is_away() -> None:
     assert (len(take.batches), take.alone) == (2, [])
 
 
-def test_who_has_gone_before_the_batch_is_left_out_of_it() -> None:
+def test_cancelled_call_is_left_out_of_batch() -> None:
     take = Held(said)
 
     async def story(group: GroupCommit[Call, str]) -> None:

@@ -11,7 +11,7 @@ NUMBERS = st.sets(st.integers(0, 40))
 
 
 @given(NUMBERS)
-def test_what_is_written_is_read_again(numbers: set[int]) -> None:
+def test_written_ranges_are_read_back(numbers: set[int]) -> None:
     ranges = Ranges.of(numbers)
     assert Ranges.parse(str(ranges)) == ranges
     assert {number for number in range(50) if number in ranges} == numbers
@@ -37,6 +37,6 @@ def test_a_huge_range_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "1-", "-1", "3-1", "1,,2", " 1", "1" * 20, "²"])
-def test_what_is_no_list_of_ids(text: str) -> None:
+def test_malformed_id_list_is_rejected(text: str) -> None:
     with pytest.raises(Invalid, match="1-3,7"):
         Ranges.parse(text)

@@ -163,7 +163,7 @@ def test_exits_are_noted_the_same(
     assert found[0] == found[1]
 
 
-def test_two_masters_take_in_batches_of_the_same_trials_without_a_deadlock(attempts: Attempts) -> None:
+def test_masters_take_batches_of_same_trials_without_deadlock(attempts: Attempts) -> None:
     names = [batches.running(attempts) for _ in range(12)]
     chance = random.Random(7)
 

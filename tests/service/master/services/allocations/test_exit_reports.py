@@ -61,7 +61,7 @@ def test_an_exit_and_its_lines_count_once(attempts: Attempts) -> None:
     assert acked(attempts, name) == {"log-0": 2}
 
 
-def test_an_exit_brings_what_is_new_and_leaves_no_gap(attempts: Attempts) -> None:
+def test_exit_adds_only_new_lines_and_leaves_no_gap(attempts: Attempts) -> None:
     name = leased(attempts)
     answer = report(attempts, name, lines("one", "two"))
     assert answer.acked == 2
@@ -71,7 +71,7 @@ def test_an_exit_brings_what_is_new_and_leaves_no_gap(attempts: Attempts) -> Non
     assert attempts.log(name) == ["one", "two", "three"]
 
 
-def test_the_last_lines_lead_to_what_lines_lead_to(attempts: Attempts) -> None:
+def test_last_lines_trigger_log_policies(attempts: Attempts) -> None:
     name = leased(attempts, {"log_policies": [POLICY]})
     quiet = report(attempts, name, lines("all is well"))
     assert quiet.acked == 1
@@ -112,7 +112,7 @@ def test_a_warning_among_the_last_lines_is_noted(attempts: Attempts) -> None:
     assert attempts.row(name).preempt_reason == "walltime"
 
 
-def test_who_has_more_to_say_is_left_alone_and_nothing_is_taken_of_it(attempts: Attempts) -> None:
+def test_exits_unfit_for_batch_are_refused_and_nothing_is_stored(attempts: Attempts) -> None:
     watched = leased(attempts, {"log_policies": [POLICY]})
     measured, twice, odd, busy, plain = (leased(attempts) for _ in range(5))
     words = [
@@ -135,7 +135,7 @@ def test_who_has_more_to_say_is_left_alone_and_nothing_is_taken_of_it(attempts: 
     assert attempts.master.exits.take_exits(words[-3:-2]) == [{}]
 
 
-def test_one_that_cannot_be_stored_spoils_the_transaction_and_not_the_others(attempts: Attempts) -> None:
+def test_unstorable_exit_rolls_back_batch_but_not_later_exits(attempts: Attempts) -> None:
     good, bad = leased(attempts), leased(attempts)
     words = [word(good, StreamBatch("log-0", 1, lines("fine"))), word(bad, StreamBatch("log-0", 0, lines("zeroth")))]
     with pytest.raises(Invalid):

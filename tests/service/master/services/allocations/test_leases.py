@@ -38,7 +38,7 @@ def ask(attempts: Attempts, name: str, run: str) -> dict[str, Any] | None:
         return None
 
 
-def test_the_first_measurements_after_a_lease_are_taken_in_with_those_of_others(attempts: Attempts) -> None:
+def test_first_report_after_lease_can_share_a_batch(attempts: Attempts) -> None:
     name = waiting(attempts)
     assert ask(attempts, name, "run 1") is not None
     record = {"t": 1.5e9, "kind": "metrics", "group": "training", "steps_completed": 1, "metrics": {"loss": 1}}

@@ -243,7 +243,7 @@ def test_one_job_of_an_attempt_works_and_no_other_is_left(attempts: Attempts) ->
     )
 
 
-def test_a_job_that_begins_while_it_is_about_to_be_removed_as_a_double(attempts: Attempts) -> None:
+def test_double_that_starts_before_its_removal_does_not_work(attempts: Attempts) -> None:
     world = OneExecution(attempts)
     world.a_submit_is_given_up_while_its_request_is_still_on_the_way()
     world.submit()

@@ -110,7 +110,7 @@ FILTERS = st.builds(
     most=st.integers(1, 8),
     size=st.integers(1, 60),
 )
-def test_what_is_found_are_the_lines_that_fit(
+def test_log_filters_find_exactly_matching_lines(
     attempts: Attempts, batches: list[list[NewLogLine] | None], filters: list[LogFilter], most: int, size: int
 ) -> None:
     """Condensed at any moment; in pages, forwards and backwards."""
@@ -189,7 +189,7 @@ def blocks_of(master: Master, task: str) -> int:
         return len(session.execute(select(blocks).where(blocks.c.task_id == task)).all())
 
 
-def test_blocks_of_lines_whose_time_has_come_go_and_no_others(attempts: Attempts, task: str) -> None:
+def test_retention_removes_only_expired_blocks(attempts: Attempts, task: str) -> None:
     master, other = attempts.master, attempts.attempt()
     for name in (task, other):
         write(master, name, [NewLogLine("one"), NewLogLine("two")])

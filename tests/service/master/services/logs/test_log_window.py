@@ -64,7 +64,7 @@ def check(
     fine=st.integers(1, 50),
     data=st.data(),
 )
-def test_a_window_shows_what_is_there(
+def test_window_shows_what_whole_log_shows(
     attempts: Attempts,
     batches: list[list[NewLogLine] | None],
     filters: list[LogFilter],
@@ -146,7 +146,7 @@ def test_a_traceback_is_an_error_too(attempts: Attempts) -> None:
     assert (found.focus, found.total, list(found.lines)) == (None, 0, [])
 
 
-def test_a_log_that_was_removed_is_counted_anew(attempts: Attempts) -> None:
+def test_log_is_recounted_after_its_removal(attempts: Attempts) -> None:
     master, task = attempts.master, attempts.attempt()
     windows = LogWindows(master)
     write(master, task, [NewLogLine("old")] * 10)

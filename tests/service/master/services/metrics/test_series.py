@@ -117,7 +117,7 @@ MOMENTS = st.lists(st.one_of(st.tuples(st.booleans(), REPORTS), st.none()), min_
 
 @settings(max_examples=25, deadline=None)
 @given(moments=MOMENTS)
-def test_a_series_is_what_its_reports_say(
+def test_series_equals_its_reports_at_any_moment(
     attempts: Attempts, moments: list[tuple[bool, list[MetricReport]] | None]
 ) -> None:
     """Late reports, merged ones, those of a run that went back: at any moment."""
@@ -263,9 +263,7 @@ def test_many_reports_are_condensed_in_parts(attempts: Attempts, trial: int, mon
     assert read(master, trial) == told(master, trial)
 
 
-def test_the_librarian_condenses_what_has_settled(
-    attempts: Attempts, trial: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compactor_compacts_settled_reports(attempts: Attempts, trial: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compactor, "PERIOD", 0.05)
     master = attempts.master
     report(master, trial, 1, [training(n, loss=n / 2) for n in range(1, compaction.ENOUGH + 100)])

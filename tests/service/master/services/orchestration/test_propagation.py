@@ -65,7 +65,7 @@ def step(attempts: Attempts) -> None:
     attempts.master.propagation.propagate(Retries())
 
 
-def test_a_pause_is_the_experiments_at_once_and_its_trials_in_steps(attempts: Attempts, search: int) -> None:
+def test_pause_reaches_experiment_at_once_and_trials_in_steps(attempts: Attempts, search: int) -> None:
     command(attempts, search, lifecycle.Pause())
     assert experiment(attempts, search).state == "PAUSED"
     assert states(attempts, search) == {"PAUSED": 3, "ACTIVE": 4}
@@ -84,7 +84,7 @@ def test_a_pause_is_the_experiments_at_once_and_its_trials_in_steps(attempts: At
     assert len(live(attempts, search)) == 7
 
 
-def test_who_changes_his_mind_meets_only_those_that_were_told(attempts: Attempts, search: int) -> None:
+def test_activation_keeps_pause_from_trials_not_yet_told(attempts: Attempts, search: int) -> None:
     command(attempts, search, lifecycle.Pause())
     command(attempts, search, lifecycle.Activate())
     assert states(attempts, search) == {"ACTIVE": 7}
@@ -106,7 +106,7 @@ def test_a_kill_overtakes_a_cancel_and_ends_all(attempts: Attempts, search: int)
     assert (row.state, row.live_trials, row.num_trials) == (State.CANCELED, 0, 7)
 
 
-def test_a_kill_of_what_no_scheduler_has_ends_in_steps(attempts: Attempts, search: int) -> None:
+def test_kill_of_unsubmitted_trials_ends_them_in_steps(attempts: Attempts, search: int) -> None:
     with attempts.store.transaction() as session:
         session.execute(update(Allocation).where(_of(search)).values(submission="NEW", lease_job=None))
     command(attempts, search, lifecycle.Kill())

@@ -117,7 +117,7 @@ def search_of(attempts: Attempts, searcher: dict[str, Any]) -> int:
 @pytest.mark.parametrize("name", SEARCHERS)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(life=st.integers(0, 2**32))
-def test_a_search_that_is_killed_at_any_event_goes_on_as_if_it_had_not_been(
+def test_search_killed_at_any_event_continues_unchanged(
     attempts: Attempts, masters: Sequence[Master], name: str, life: int
 ) -> None:
     searcher = {"name": name, **SEARCHERS[name]}  # type: ignore[dict-item]
@@ -150,7 +150,7 @@ def test_an_event_writes_a_row_and_a_snapshot_replaces_them(attempts: Attempts) 
     assert stored(attempts, number)[0] == 2, "who has nothing to tell the search writes nothing of it"
 
 
-def test_a_search_that_its_events_do_not_lead_to_is_not_gone_on_with(attempts: Attempts) -> None:
+def test_search_with_inconsistent_events_is_not_continued(attempts: Attempts) -> None:
     number = search_of(attempts, {"name": "random", "metric": "loss", "max_trials": 4, "max_concurrent_trials": 1})
     with attempts.master.experiment_lock.hold(number) as orchestrator:
         orchestrator.begin()
@@ -172,7 +172,7 @@ def test_a_search_that_its_events_do_not_lead_to_is_not_gone_on_with(attempts: A
         assert session.get_one(Experiment, number).state == "CANCELED"
 
 
-def test_a_search_of_before_there_were_events_goes_on(empty_url: str) -> None:
+def test_search_stored_before_events_continues_after_upgrade(empty_url: str) -> None:
     config = parse_experiment(CONFIG).to_json()
     config |= {"searcher": {"name": "grid", "metric": "loss", "max_concurrent_trials": 2}, "hyperparameters": SPACE}
     search, actions = Search.start(config["searcher"], SPACE, 1)

@@ -80,7 +80,7 @@ def in_steps(attempts: Attempts, removed: ExperimentRemoval, between: Callable[[
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_a_large_experiment_goes_in_steps_while_others_report_and_are_deleted(
+def test_large_experiment_is_removed_in_steps_between_reports(
     attempts: Attempts,
 ) -> None:
     large, jobs = experiment(attempts, 5)

@@ -70,7 +70,7 @@ def ids(refs: Sequence[Any]) -> list[str]:
 # -- a submit whose outcome is not known -------------------------------------------------------------------------
 
 
-def test_a_submit_is_made_again_only_after_two_good_looks_far_enough_apart(attempts: Attempts, cluster: Memory) -> None:
+def test_submit_is_repeated_only_after_two_looks_miss_job(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now())
     assert look(attempts, cluster, later=-60).resubmit == []  # older than the submit: it says nothing
     assert attempts.row(name).absent_since is None
@@ -83,7 +83,7 @@ def test_a_submit_is_made_again_only_after_two_good_looks_far_enough_apart(attem
 
 
 @pytest.mark.parametrize("begins", ["HPC job waiting to be scheduled: ", ""])
-def test_why_a_job_waits_is_said_as_scripts_look_for_it(attempts: Attempts, cluster: Memory, begins: str) -> None:
+def test_reason_of_waiting_job_is_logged_with_expected_prefix(attempts: Attempts, cluster: Memory, begins: str) -> None:
     name = attempts.attempt(dispatcher=cluster.name, native_id="7")
     job = seen(name, "7", explanation="Waits behind others.")
     changes = attempts.master.observations.take_snapshot(cluster, Snapshot(epoch(now()), [job]), QUIET, begins)
@@ -92,7 +92,7 @@ def test_why_a_job_waits_is_said_as_scripts_look_for_it(attempts: Attempts, clus
     assert attempts.row(name).explanation == "Waits behind others."
 
 
-def test_a_look_that_shows_the_job_begins_the_wait_anew(attempts: Attempts, cluster: Memory) -> None:
+def test_look_that_shows_job_clears_its_absence(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now())
     look(attempts, cluster, later=1)
     look(attempts, cluster, seen(name, "7"), later=QUIET - 1)
@@ -109,7 +109,7 @@ def test_a_call_that_is_under_way_is_waited_for(attempts: Attempts, cluster: Mem
     assert attempts.row(name).submission == "SUBMITTING"
 
 
-def test_what_was_under_way_when_a_master_died_is_looked_for(attempts: Attempts, cluster: Memory) -> None:
+def test_submit_interrupted_by_master_death_is_looked_for(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name, submission="SUBMITTING", native_id=None, submit_started_at=now())
     attempts.master.submissions.recover(cluster.name)
     assert attempts.row(name).submission == "UNKNOWN"
@@ -131,9 +131,7 @@ def test_a_job_that_shows_up_late_is_taken_and_no_other_is_made(attempts: Attemp
     assert attempts.row(name).native_id == "8"
 
 
-def test_the_answer_to_a_second_submit_does_not_replace_the_job_that_is_known(
-    attempts: Attempts, cluster: Memory
-) -> None:
+def test_answer_to_second_submit_does_not_replace_known_job(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now())
     look(attempts, cluster, seen(name, "7"), later=1)
     attempts.master.submissions.submitted(name, JobRef(name, "8"))
@@ -141,7 +139,7 @@ def test_the_answer_to_a_second_submit_does_not_replace_the_job_that_is_known(
     assert ids(look(attempts, cluster, seen(name, "7"), seen(name, "8"), later=2).doubles) == ["8"]
 
 
-def test_who_is_to_be_killed_before_it_was_found_is_killed_when_it_is(attempts: Attempts, cluster: Memory) -> None:
+def test_attempt_to_be_killed_is_killed_once_its_job_is_found(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(
         dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now(), kill_at=now()
     )
@@ -150,9 +148,7 @@ def test_who_is_to_be_killed_before_it_was_found_is_killed_when_it_is(attempts: 
     assert [ref.job_id for _, ref in attempts.master.endings.to_kill(cluster.name) if ref] == ["7"]
 
 
-def test_who_is_to_be_killed_and_was_never_submitted_is_not_submitted_again(
-    attempts: Attempts, cluster: Memory
-) -> None:
+def test_killed_unsubmitted_attempt_is_not_resubmitted(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(
         dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now(), kill_at=now()
     )
@@ -162,7 +158,7 @@ def test_who_is_to_be_killed_and_was_never_submitted_is_not_submitted_again(
     assert attempts.master.submissions.due(cluster.name, 10) == []
 
 
-def test_a_request_to_end_a_job_is_made_again_while_the_job_is_there(attempts: Attempts, cluster: Memory) -> None:
+def test_request_to_end_job_is_repeated_while_job_exists(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name, kill_at=now())
     asked = attempts.master.endings.to_kill(cluster.name)
     assert [ref.job_id for _, ref in asked if ref] == ["1"]
@@ -187,7 +183,7 @@ def test_of_two_jobs_of_one_second_the_lower_number_counts(attempts: Attempts, c
     assert ids(look(attempts, cluster, seen(name, "10"), seen(name, "9")).doubles) == ["10"]
 
 
-def test_the_job_that_holds_the_lease_counts_whichever_was_known_before(attempts: Attempts, cluster: Memory) -> None:
+def test_job_with_lease_counts_over_job_known_before(attempts: Attempts, cluster: Memory) -> None:
     """The first submit came through after all, began first, and only the second one's number had been seen."""
     name = attempts.attempt(dispatcher=cluster.name, native_id="8")
     lease(attempts, name, "7")
@@ -244,9 +240,7 @@ def test_a_job_has_time_to_leave_after_its_attempt_has_ended(attempts: Attempts,
     assert ids(look(attempts, cluster, job, later=LEAVE_TIME + 5).orphans) == ["1"]
 
 
-def test_what_somebody_else_submitted_under_a_token_of_ours_is_not_ours_to_end(
-    attempts: Attempts, cluster: Memory
-) -> None:
+def test_another_users_job_under_known_token_is_not_ended(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name, run_as="alice")
     with attempts.store.transaction() as session:
         session.get_one(User, 1).agent_user = "alice"
@@ -264,7 +258,7 @@ def test_what_somebody_else_submitted_under_a_token_of_ours_is_not_ours_to_end(
 # -- states ------------------------------------------------------------------------------------------------------
 
 
-def test_news_that_is_older_than_what_is_known_changes_nothing(attempts: Attempts, cluster: Memory) -> None:
+def test_older_job_state_does_not_replace_newer_one(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name)
     course = [JobState.QUEUED, JobState.STARTING, JobState.RUNNING, JobState.FINISHING, JobState.COMPLETED]
     for at, state in enumerate(course):
@@ -274,7 +268,7 @@ def test_news_that_is_older_than_what_is_known_changes_nothing(attempts: Attempt
             assert attempts.row(name).observed_state == state.value
 
 
-def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Attempts, cluster: Memory) -> None:
+def test_explained_end_is_not_replaced_by_queue_listing(attempts: Attempts, cluster: Memory) -> None:
     """squeue lists a job for minutes after its end, and calls much FAILED of which accounting, or what the job left,
     tells the reason."""
     name = attempts.attempt(dispatcher=cluster.name)
@@ -291,7 +285,7 @@ def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Atte
 
 
 @pytest.mark.parametrize("skew", [-600.0, 0.0, 600.0])  # seconds by which the scheduler's clock is ahead of ours
-def test_what_speaks_against_a_person_is_weighed_by_one_clock(attempts: Attempts, cluster: Memory, skew: float) -> None:
+def test_cancellation_doubts_ignore_clock_skew_of_scheduler(attempts: Attempts, cluster: Memory, skew: float) -> None:
     submitted = now() - dt.timedelta(seconds=30)
     theirs = epoch(submitted) + skew
     names = [attempts.attempt(dispatcher=cluster.name, native_id=str(n), submit_started_at=submitted) for n in range(3)]
@@ -312,7 +306,7 @@ def test_what_speaks_against_a_person_is_weighed_by_one_clock(attempts: Attempts
     assert doubts == {began: None, again: Doubt.STARTED_AGAIN, restarted: Doubt.CONTROLLER_RESTARTED}
 
 
-def test_a_word_that_nobody_knows_ends_nothing_and_is_not_absence(attempts: Attempts, cluster: Memory) -> None:
+def test_unknown_job_state_is_neither_end_nor_absence(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name)
     look(attempts, cluster, seen(name, state=JobState.RUNNING))
     look(attempts, cluster)
@@ -342,7 +336,7 @@ def test_why_a_job_can_never_start_is_forgotten_when_it_can(attempts: Attempts, 
 # -- thousands of jobs -------------------------------------------------------------------------------------------
 
 
-def test_news_of_thousands_are_written_down_in_parts_the_most_urgent_first(
+def test_many_observations_are_stored_in_parts_urgent_first(
     attempts: Attempts, cluster: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observations, "TAKEN_AT_ONCE", 2)
@@ -387,9 +381,7 @@ def test_where_a_requeued_job_goes_is_judged_when_it_has_left(
 # -- expected starts ----------------------------------------------------------------------------------------------
 
 
-def test_an_expected_start_is_stored_when_it_moves_and_its_first_value_is_kept(
-    attempts: Attempts, cluster: Memory
-) -> None:
+def test_expected_start_is_updated_and_first_estimate_kept(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(dispatcher=cluster.name)
     at = epoch(now()) + 3600
 
@@ -406,7 +398,7 @@ def test_an_expected_start_is_stored_when_it_moves_and_its_first_value_is_kept(
     assert stored(None, JobState.RUNNING) == (None, at)
 
 
-def test_how_good_estimates_were_is_the_median_of_jobs_that_began(attempts: Attempts, cluster: Memory) -> None:
+def test_expected_start_error_is_median_over_begun_jobs(attempts: Attempts, cluster: Memory) -> None:
     began = now()
     for early in (10, 40, 500):
         observed = {"estimated": epoch(began) - early}

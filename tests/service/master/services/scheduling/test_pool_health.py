@@ -61,14 +61,14 @@ def site(attempts: Attempts) -> Site:
     return Site(attempts)
 
 
-def test_a_node_that_lost_a_trials_job_is_avoided_by_this_trial_for_an_hour(site: Site) -> None:
+def test_trial_avoids_node_that_lost_its_job_for_an_hour(site: Site) -> None:
     mine, other = site.attempt(), site.attempt()
     site.lost("n1", trial=mine)
     site.lost("n2", trial=mine, ago=pool_health.AVOID_FOR + 5)
     assert (site.avoided(mine), site.avoided(other)) == (["n1"], [])
 
 
-def test_a_node_without_the_gpus_that_a_trial_was_given_is_avoided_by_this_trial(site: Site) -> None:
+def test_trial_avoids_node_that_lacks_its_gpus(site: Site) -> None:
     mine = site.attempt()
     said = {"exit_code": pool_health.UNFIT, "began": False}
     exits = {"0": {**said, "node_name": "n1"}, "1": {"exit_code": 75, "began": False, "node_name": "n2"}}
@@ -88,7 +88,7 @@ def test_a_node_that_lost_jobs_of_two_trials_is_avoided_by_all(site: Site) -> No
 @pytest.mark.parametrize(
     "facts", [{"outcome": "failed"}, {"observed_state": "CANCELLED"}, {"dispatcher": "elsewhere"}], ids=str
 )
-def test_only_what_the_scheduler_calls_its_own_failure_counts(site: Site, facts: dict[str, Any]) -> None:
+def test_only_infrastructure_failures_make_node_avoided(site: Site, facts: dict[str, Any]) -> None:
     mine = site.attempt()
     site.lost("n1", trial=mine, **facts)
     assert site.avoided(mine) == []
@@ -110,7 +110,7 @@ def test_enough_nodes_are_left_for_the_job(attempts: Attempts) -> None:
     assert [len(site.avoided(mine, slots)) for slots in (1, 4, 5, 8, 9, 12)] == [2, 2, 1, 1, 0, 0]
 
 
-def test_what_a_log_policy_forbids_comes_first_and_is_never_let_in_again(attempts: Attempts) -> None:
+def test_nodes_forbidden_by_log_policy_are_never_let_in_again(attempts: Attempts) -> None:
     site = Site(attempts, nodes=3)
     mine = site.attempt()
     site.lost("n1", "n2", trial=mine)
@@ -121,7 +121,7 @@ def test_what_a_log_policy_forbids_comes_first_and_is_never_let_in_again(attempt
     assert site.avoided(site.attempt(), slots=8) == []
 
 
-def test_jobs_that_their_scheduler_forgot_in_one_moment_are_one_failure(attempts: Attempts) -> None:
+def test_jobs_forgotten_at_one_moment_count_as_one_failure(attempts: Attempts) -> None:
     pool, gone = next(NAMES), now() - dt.timedelta(seconds=310)
     for _ in range(2 * THRESHOLD):
         attempts.attempt(pool=pool, submitted_at=gone, absent_since=gone, ended_at=now(), outcome="infrastructure")
@@ -129,7 +129,7 @@ def test_jobs_that_their_scheduler_forgot_in_one_moment_are_one_failure(attempts
 
 
 @pytest.mark.parametrize(("started_ago", "paused"), [(60.0, False), (600.0, True), (None, True)])
-def test_a_job_that_vanished_failed_then_and_not_when_it_was_given_up(
+def test_vanished_job_counts_as_failed_when_it_vanished(
     attempts: Attempts, started_ago: float | None, paused: bool
 ) -> None:
     pool = next(NAMES)

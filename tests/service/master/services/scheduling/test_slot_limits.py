@@ -28,7 +28,7 @@ def test_no_more_is_submitted_than_the_limit_has_room_for() -> None:
     assert SlotLimit(most=0, held=0, each=0).room > 1000  # trials without slots hold none
 
 
-def test_attempts_wait_for_others_of_their_experiment_and_keep_up_nobody_else(attempts: Attempts) -> None:
+def test_max_slots_delays_only_its_own_experiment(attempts: Attempts) -> None:
     cluster = "limited"
     limited, free = attempts.experiment(LIMITED), attempts.experiment()
     number = [attempts.attempt(limited, dispatcher=cluster, submission="NEW", slots=2) for _ in range(4)]
@@ -47,7 +47,7 @@ def test_attempts_wait_for_others_of_their_experiment_and_keep_up_nobody_else(at
     assert free not in rooms(attempts, cluster)
 
 
-def test_a_limited_experiment_in_front_leaves_the_others_their_places(attempts: Attempts) -> None:
+def test_limited_experiment_leaves_places_to_others(attempts: Attempts) -> None:
     cluster = "front"
     limited = attempts.experiment(LIMITED)
     front = [attempts.attempt(limited, dispatcher=cluster, submission="NEW", slots=2) for _ in range(8)]
@@ -55,7 +55,7 @@ def test_a_limited_experiment_in_front_leaves_the_others_their_places(attempts: 
     assert due(attempts, cluster, limit=4) == [*front[:2], *others[:2]]
 
 
-def test_an_experiment_of_which_nothing_waits_for_the_cluster_is_not_asked_about(attempts: Attempts) -> None:
+def test_room_covers_only_experiments_with_waiting_attempts(attempts: Attempts) -> None:
     number = attempts.experiment(LIMITED)
     attempts.attempt(number, dispatcher="busy")
     attempts.attempt(number, dispatcher="elsewhere", submission="NEW")
@@ -64,7 +64,7 @@ def test_an_experiment_of_which_nothing_waits_for_the_cluster_is_not_asked_about
     assert rooms(attempts, "busy") == {number: 2}
 
 
-def test_who_waits_is_told_once(attempts: Attempts) -> None:
+def test_attempt_waiting_for_slot_limit_is_logged_once(attempts: Attempts) -> None:
     cluster = "told"
     number = attempts.experiment(LIMITED)
     waiting = [attempts.attempt(number, dispatcher=cluster, submission="NEW", slots=2) for _ in range(2)]
@@ -77,7 +77,7 @@ def test_who_waits_is_told_once(attempts: Attempts) -> None:
     assert attempts.row(waiting[0]).explanation == text
 
 
-def test_each_full_experiment_is_told_of_its_own_limit(attempts: Attempts) -> None:
+def test_each_full_experiment_log_names_its_own_limit(attempts: Attempts) -> None:
     cluster = "several"
     numbers = [attempts.experiment(LIMITED) for _ in range(3)]
     waiting = {
@@ -104,7 +104,7 @@ def test_where_its_pool_rests_only_that_is_said(attempts: Attempts) -> None:
     assert said.startswith("Pool tired is paused: the cluster could not start the last 3 jobs there (no node).")
 
 
-def test_only_what_is_to_come_is_waited_for(attempts: Attempts) -> None:
+def test_next_due_ignores_times_already_past(attempts: Attempts) -> None:
     cluster, asked = "later", now()
     attempts.attempt(dispatcher=cluster, submission="NEW", not_before=asked)
     assert attempts.master.submissions.next_due(cluster, asked) is None

@@ -31,7 +31,7 @@ def test_a_name_that_a_directory_may_have_is_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "#1000", "a/b", "a:b", "a\nb", "a\0b", "x" * 257, "a\x85b"])
-def test_a_name_that_would_be_an_option_a_path_or_a_line_is_refused(name: str) -> None:
+def test_unsafe_account_names_are_refused(name: str) -> None:
     with pytest.raises(Invalid, match="cannot be the name"):
         check_account(Account(40001, name, 40001, "people"))
     with pytest.raises(Invalid, match="cannot be the name"):
@@ -39,7 +39,7 @@ def test_a_name_that_would_be_an_option_a_path_or_a_line_is_refused(name: str) -
     assert not is_account_name(name)
 
 
-def test_an_account_gets_the_name_by_which_its_directory_lists_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_account_gets_name_listed_by_its_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Schedulers print that name of an account, whichever of its names a job was submitted under."""
     known = pwd.struct_passwd(("user", "x", 40001, 40001, "", "/home/user", "/bin/bash"))
     monkeypatch.setattr(pwd, "getpwnam", {"DOM\\user": known}.__getitem__)

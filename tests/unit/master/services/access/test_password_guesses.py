@@ -58,14 +58,14 @@ def test_success_wipes_the_slate() -> None:
     assert guessed(found, "ada", "a", 10) == PAIR.free + 1
 
 
-def test_what_was_not_tried_does_not_count() -> None:
+def test_withdrawn_attempts_do_not_count() -> None:
     found = PasswordGuesses(Clock())
     for _ in range(50):  # the database was away
         assert found.begin("ada", "a") == 0
         found.withdrawn("ada", "a")
 
 
-def test_one_bad_user_of_a_portal_locks_nobody_out() -> None:
+def test_one_bad_user_of_portal_locks_out_no_other() -> None:
     found = PasswordGuesses(Clock())
     for number in range(200):  # who came in once before
         assert found.begin(f"u{number}", "portal") == 0
@@ -76,7 +76,7 @@ def test_one_bad_user_of_a_portal_locks_nobody_out() -> None:
     assert found.begin("new", "portal") == 0  # who comes for the first time does not wait either
 
 
-def test_a_stranger_who_guesses_at_a_name_does_not_lock_out_whose_it_is() -> None:
+def test_guesses_from_elsewhere_do_not_lock_out_user() -> None:
     found = PasswordGuesses(Clock())
     found.begin("ada", "home")
     found.succeeded("ada", "home")
@@ -86,7 +86,7 @@ def test_a_stranger_who_guesses_at_a_name_does_not_lock_out_whose_it_is() -> Non
     assert 0 < found.begin("ada", "elsewhere") <= NAME.longest
 
 
-def test_whoever_shares_an_address_with_a_guesser_is_not_held_back_where_the_client_shows_its_mark() -> None:
+def test_client_with_mark_is_not_held_back_by_guesser() -> None:
     found = PasswordGuesses(Clock())
     assert found.begin("ada", "portal") == 0
     found.succeeded("ada", "portal")

@@ -34,7 +34,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def test_what_a_runtime_writes_is_kept() -> None:
+def test_valid_exit_record_is_kept() -> None:
     assert {**checked(GOOD), "version": 1} == GOOD
 
 
@@ -56,13 +56,13 @@ def test_little_is_enough() -> None:
         ({"message": {"a": 1}}, "message"),
     ],
 )
-def test_what_no_runtime_writes_is_refused_by_its_key(change: dict[str, Any], words: str) -> None:
+def test_invalid_exit_record_error_names_key(change: dict[str, Any], words: str) -> None:
     with pytest.raises(Invalid, match=words):
         checked({**GOOD, **change})
 
 
 @pytest.mark.parametrize("record", [None, [], "text", 7, {}])
-def test_what_is_no_record_is_refused(record: object) -> None:
+def test_invalid_exit_record_is_rejected(record: object) -> None:
     with pytest.raises(Invalid):
         checked(record)
 

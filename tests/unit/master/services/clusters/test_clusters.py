@@ -44,7 +44,7 @@ def ids(known: Clusters) -> list[str]:
     return [job.job_id for job in known.external_jobs()]
 
 
-def test_they_are_asked_for_where_no_job_of_ours_makes_us_look(
+def test_external_jobs_are_queried_without_own_jobs(
     shown: Clusters, dispatcher: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [ids(shown), ids(shown)] == [["1"], ["1"]]
@@ -59,7 +59,7 @@ def test_a_look_for_our_own_jobs_shows_theirs_too(shown: Clusters, dispatcher: S
     assert (ids(shown), dispatcher.looks) == (["1"], 1)
 
 
-def test_a_cluster_that_is_away_keeps_the_last_ones(
+def test_unreachable_cluster_keeps_last_external_jobs(
     shown: Clusters, dispatcher: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ids(shown) == ["1"]
@@ -68,7 +68,7 @@ def test_a_cluster_that_is_away_keeps_the_last_ones(
     assert ids(shown) == ["1"]
 
 
-def test_nobody_who_looks_at_the_queue_waits_for_a_look_that_is_under_way(shown: Clusters, dispatcher: Shared) -> None:
+def test_queue_listing_does_not_wait_for_ongoing_look(shown: Clusters, dispatcher: Shared) -> None:
     (cluster,) = shown
     with shown._look_at(cluster):
         assert ids(shown) == []
@@ -104,7 +104,7 @@ def test_pools_of_the_same_name_are_named_by_their_cluster(two: list[Cluster]) -
     assert known.namesakes(two[0]) == []
 
 
-def test_an_attempt_stays_on_its_cluster_whatever_its_pool_is_called_now(two: list[Cluster]) -> None:
+def test_attempt_stays_on_its_cluster_when_pool_is_renamed(two: list[Cluster]) -> None:
     assert Clusters(two).resolve("main", 1, "jura").cluster is two[1]
 
 

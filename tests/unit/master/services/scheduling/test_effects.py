@@ -119,7 +119,7 @@ def nested(key: str) -> dict[str, Any]:
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("key", EXAMPLES)
-def test_what_has_no_effect_in_a_place_has_its_sentence(key: str, kind: str, runtime: str) -> None:
+def test_key_without_effect_in_place_has_one_remark(key: str, kind: str, runtime: str) -> None:
     place = effects.JobPlace.of(cluster(kind, runtime), schedules=kind == "docker")
     found = [*effects.remarks(place, StoredConfig(nested(key))), *effects.unused(place, nested(key))]
     wanted = 1 if expected(key, kind, runtime) else 0
@@ -162,7 +162,7 @@ def test_keys_of_other_kinds_of_tasks() -> None:
         ({"name": "grid"}, True),
     ],
 )
-def test_trials_that_may_want_the_same_port_are_told_so(searcher: dict[str, Any], shared: bool) -> None:
+def test_concurrent_trials_are_warned_of_shared_ports(searcher: dict[str, Any], shared: bool) -> None:
     ports = [{"proxy_port": 8265}, {"proxy_port": 9000}]
     config = {"searcher": searcher, "environment": {"proxy_ports": ports}}
     found = effects.remarks(effects.JobPlace.of(cluster("local"), schedules=False), StoredConfig(config))

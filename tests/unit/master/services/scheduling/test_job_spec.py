@@ -29,7 +29,7 @@ def told(kind: str, config: dict[str, Any], *, schedules: bool = False, runtime:
     return remarks(JobPlace.of(cluster(kind, runtime), schedules=schedules), StoredConfig(config))
 
 
-def test_the_owner_is_told_what_a_scheduler_does_not_support() -> None:
+def test_remarks_name_settings_scheduler_does_not_support() -> None:
     assert told("slurm", ASKS) == [
         "environment.registry_auth and environment.add_capabilities and resources.devices: slurm does not support this."
     ]
@@ -37,7 +37,7 @@ def test_the_owner_is_told_what_a_scheduler_does_not_support() -> None:
     assert told("slurm", {"environment": None, "resources": {"devices": []}}) == []
 
 
-def test_an_order_that_the_scheduler_does_not_keep_is_not_passed_over_in_silence() -> None:
+def test_unsupported_priority_and_weight_are_remarked() -> None:
     config = {"resources": {"priority": 10, "weight": 2.0}}
     assert told("pbs", config) == ["resources.priority and resources.weight: pbs does not support this."]
     assert told("docker", config) == []
@@ -68,7 +68,7 @@ def test_image_and_variables_go_by_the_kind_of_slots(
     assert image_for(StoredConfig({"environment": {"image": "one"}}), devices) == "one"
 
 
-def test_what_a_container_runtime_does_with_shared_memory_and_devices() -> None:
+def test_unsupported_shared_memory_and_devices_are_remarked() -> None:
     config = {"resources": {"shm_size": 2**30, "devices": [{"host_path": "/dev/x", "container_path": "/dev/x"}]}}
     assert told("slurm", config, runtime="podman") == []
     assert told("slurm", config, runtime="apptainer") == [

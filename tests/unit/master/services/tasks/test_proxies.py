@@ -40,7 +40,7 @@ def enters(settings: Settings, kind: str, caller: Caller) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["NOTEBOOK", "SHELL", "COMMAND", "GENERIC", "TRIAL"])
-def test_without_roles_only_its_owner_enters_what_runs_as_them(kind: str) -> None:
+def test_without_roles_only_owner_and_admin_enter_service(kind: str) -> None:
     assert enters(BASIC, kind, Caller(OWNER, "o", False))
     assert enters(BASIC, kind, Caller(OTHER, "a", True))
     assert not enters(BASIC, kind, Caller(OTHER, "x", False))
@@ -59,7 +59,7 @@ def test_without_roles_everybody_looks_at_tensorboards() -> None:
         ("ModelRegistryViewer", set()),
     ],
 )
-def test_with_roles_it_is_they_who_say(role: str, kinds: set[str]) -> None:
+def test_roles_decide_which_services_user_may_enter(role: str, kinds: set[str]) -> None:
     grants = {permission: frozenset({HOME}) for permission in ROLE[role].permissions}
     here = Caller(OTHER, "x", False, grants=grants)
     away = replace(here, grants={permission: frozenset({ELSEWHERE}) for permission in grants})
@@ -101,7 +101,7 @@ def test_a_job_enters_nothing() -> None:
         ("", False),
     ],
 )
-def test_what_a_job_may_name(address: str, fine: bool) -> None:
+def test_job_may_name_only_its_nodes_or_site_networks(address: str, fine: bool) -> None:
     site = replace(BASIC, services_networks=networks(["10.3.0.0/16", "169.254.0.0/16", "127.0.0.0/8"]))
     peers = {"10.1.1.1", "fd00::2", ""}
     assert (services(site)._refusal(address, peers) == "") == fine
