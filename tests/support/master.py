@@ -303,20 +303,29 @@ def files(**contents: str) -> list[dict[str, Any]]:
 
 
 def wait_ended(master: Master, experiment_id: int, deadline: float = 120.0) -> Experiment:
-    return wait_for(
-        lambda: e if (e := master.experiment(experiment_id)).ended_for_good else None,
-        f"the end of experiment {experiment_id}",
-        deadline,
-    )
+    """Wait for the end and return the experiment; the error message contains the logs."""
+    try:
+        return wait_for(
+            lambda: e if (e := master.experiment(experiment_id)).ended_for_good else None,
+            f"the end of experiment {experiment_id}",
+            deadline,
+        )
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{_trials_and_logs(master, experiment_id)}") from None
 
 
 def ended_as(master: Master, experiment_id: int, state: str, deadline: float = 120.0) -> None:
     """Wait for the end and check the final state; the error message contains the logs."""
     found = wait_ended(master, experiment_id, deadline)
     if found.state != state:
-        trials = master.trials(experiment_id)
-        told = "\n".join(f"-- trial {t.id} {t.state}: {t.reason}\n{log_text(master, t.id)}" for t in trials[:3])
+        told = _trials_and_logs(master, experiment_id)
         raise AssertionError(f"experiment {experiment_id} ended as {found.state} ({found.reason}), not {state}\n{told}")
+
+
+def _trials_and_logs(master: Master, experiment_id: int) -> str:
+    """The first trials' states, reasons and logs."""
+    trials = master.trials(experiment_id)
+    return "\n".join(f"-- trial {t.id} {t.state}: {t.reason}\n{log_text(master, t.id)}" for t in trials[:3])
 
 
 def only_trial(master: Master, experiment_id: int) -> Trial:

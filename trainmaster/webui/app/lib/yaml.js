@@ -23,6 +23,7 @@ function block(value, depth) {
     if (Array.isArray(value)) {
         if (isShort(value)) return [margin + scalar(value)];
         return value.flatMap(item => {
+            if (isLeaf(item)) return `${margin}- ${scalar(item)}`;
             const [first = "", ...rest] = block(item, depth + 1);
             return [`${margin}- ${first.trimStart()}`, ...rest];
         });
