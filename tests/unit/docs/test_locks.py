@@ -1,7 +1,8 @@
-"""The pins in requirements/ satisfy the requirements of pyproject.toml."""
+"""The pins in uv.lock and requirements/ satisfy the requirements of pyproject.toml."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -53,3 +54,24 @@ def test_every_pin_has_the_hashes_of_its_files(lock: str) -> None:
     pins = PIN.findall((ROOT / "requirements" / f"{lock}.txt").read_text())
     assert pins
     assert [name for name, _, rest in pins if "--hash=sha256:" not in rest] == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_pins_and_hashes_are_those_of_uv_lock(lock: str) -> None:
+    packages: list[Any] = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    locked = {
+        (package["name"], package["version"]): {
+            file["hash"] for file in [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
+        }
+        for package in packages
+        if "registry" in package["source"]
+    }
+    pins = PIN.findall((ROOT / "requirements" / f"{lock}.txt").read_text())
+    for name, version, rest in pins:
+        assert set(re.findall(r"--hash=(\S+)", rest)) == locked[(name, version)]
+
+
+def test_uv_lock_names_the_public_registry_only() -> None:
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    sources = {json.dumps(package["source"]) for package in lock["package"]}
+    assert sources == {'{"registry": "https://pypi.org/simple"}', '{"editable": "."}'}
