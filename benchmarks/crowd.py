@@ -47,7 +47,7 @@ class Crowd:
     began: float = field(default_factory=time.monotonic)
 
     def mark(self, what: str) -> None:
-        """Notes when something happened last."""
+        """Note when something happened last."""
         self.marks[what] = time.monotonic() - self.began
 
 
@@ -184,7 +184,7 @@ async def reporting(crowd: Crowd) -> None:
 
 
 async def connecting(crowd: Crowd) -> None:
-    """Opens `count` connections, and opens closed ones again, as one who means harm: a third says nothing, a third half
+    """Open `count` connections, and reopen closed ones, as one who means harm: a third says nothing, a third half
     a request, a third a byte now and then. `many`: from `ADDRESSES` addresses instead of one."""
     gate = asyncio.Semaphore(OPENED_AT_ONCE)
     await asyncio.gather(*(_connection(crowd, number, gate) for number in range(crowd.told["count"])))
@@ -215,7 +215,7 @@ def _source(number: int) -> str:
 
 
 async def _held(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, manner: int) -> str:
-    """Holds a connection until the master ends it; returns the answer's status."""
+    """Hold a connection until the master ends it; returns the answer's status."""
     if manner == 1:
         writer.write(HALF)
     answer = asyncio.ensure_future(reader.read(1 << 12))

@@ -49,7 +49,7 @@ SUBMITS = 30  # jobs a second, at least
 
 
 def run(deadline: Deadline, counts: Sequence[int] = COUNTS) -> None:
-    """Measures with as many live jobs each, as far as the time allows. Raises Unavailable."""
+    """Measure with as many live jobs each, as far as the time allows. Raises Unavailable."""
     for count in counts:
         if deadline.left < 2 * SETTLE + SECONDS + count / SUBMITS:
             say("fleet", f"{count:,} live jobs", "left out: out of time")
@@ -189,11 +189,11 @@ class Player:
         return all(job.sent > 1 for job in self._jobs)
 
     def forget(self) -> None:
-        """Drops what was measured."""
+        """Drop what was measured."""
         self.me, self.reports, self.put_off = [], [], 0
 
     def play(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Plays for so long, or until that is true."""
+        """Play for so long, or until that is true."""
         end = time.monotonic() + seconds
         while (now := time.monotonic()) < end and not until():
             while self._due and self._due[0][0] <= now:
@@ -203,7 +203,7 @@ class Player:
                 key.data.go_on()
 
     def pause(self, user: Api, experiment: int) -> tuple[float, float]:
-        """Pauses the experiment; seconds until that was answered, and until the last job had heard of it."""
+        """Pause the experiment; seconds until that was answered, and until the last job had heard of it."""
         self.forget()
         asked = time.monotonic()
         answered: list[float] = []

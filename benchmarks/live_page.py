@@ -295,7 +295,7 @@ def _processor(pid: int, seconds: float) -> float:
 
 
 def _all_have_begun(played: Callable[[], tuple[int, int]], count: int) -> None:
-    """Waits until as many answers have been read as there are tabs: each begins with a hint."""
+    """Wait until as many answers have been read as there are tabs: each begins with a hint."""
     wait_for(lambda: played()[1] >= count, "the tabs to begin")
 
 

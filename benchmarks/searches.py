@@ -56,7 +56,7 @@ class Running:
 
 
 def measure(deadline: Deadline) -> None:
-    """Prints the figures of searches of `TRIALS` trials."""
+    """Print the figures of searches of `TRIALS` trials."""
     with private_server() as server:
         template = make_template(server)
         for trials in TRIALS:

@@ -97,7 +97,7 @@ def run(deadline: Deadline) -> None:
 
 
 def _search(browser: Browser) -> list[SearchedTrial]:
-    """Measures the page of a search of a thousand trials. Returns these, for the peers."""
+    """Measure the page of a search of a thousand trials. Returns these, for the peers."""
     with serving(CONFIG) as master:
         searches = make_searches(master, trials=TRIALS)
         name = f"experiments/{searches.large}"
@@ -134,7 +134,7 @@ def _list(browser: Browser) -> None:
 
 
 def _log_and_questions(browser: Browser) -> None:
-    """Measures the log of a million lines, and the ten questions on a site that has it."""
+    """Measure the log of a million lines, and the ten questions on a site that has it."""
     with serving(CONFIG) as master:
         searches = make_searches(master, trials=TRIALS)
         log = make_log(master, LINES)

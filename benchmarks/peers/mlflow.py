@@ -45,7 +45,7 @@ class Server:
         return [run.json["run"]["info"]["run_id"] for run in runs]
 
     def fill(self, trials: Sequence[SearchedTrial]) -> str:
-        """Makes a run of each trial, and returns the address of the page that lists them."""
+        """Make a run of each trial, and return the address of the page that lists them."""
         api = Api(f"http://127.0.0.1:{self.port}")
         experiment = api.post(f"{_API}/experiments/create", {"name": "search"}).json["experiment_id"]
 

@@ -83,7 +83,7 @@ def due(folder: Path) -> bool:
 
 
 def renew(folder: Path) -> None:
-    """Renews the master's certificate, for the same names and with a new key. Raises OSError."""
+    """Renew the master's certificate, for the same names and with a new key. Raises OSError."""
     (old, *_) = x509.load_pem_x509_certificates((folder / CERT).read_bytes())
     _issue(folder, old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
 

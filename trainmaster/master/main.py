@@ -383,7 +383,7 @@ class _Server(uvicorn.Server):
 
 
 def _spare_the_collector() -> None:
-    """Excludes the objects that exist by now from garbage collection: they live as long as the process, half a million,
+    """Exclude the objects that exist by now from garbage collection: they live as long as the process, half a million,
     and a full collection over them blocks every thread for 0.2 s."""
     sys.setswitchinterval(SWITCH)
     gc.collect()

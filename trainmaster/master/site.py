@@ -140,7 +140,7 @@ def _shared_names(config: MasterConfig) -> Iterator[str]:
 
 
 def warn_of_strangers(store: Store, clusters: Clusters) -> None:
-    """Warns of live jobs whose cluster the configuration does not name: they would wait silently for ever."""
+    """Warn of live jobs whose cluster the configuration does not name: they would wait silently for ever."""
     known = {cluster.name for cluster in clusters}
     for name, count in clusters_.live_jobs(store).items():
         if name not in known:

@@ -172,7 +172,7 @@ def read_certificate(path: str, key: str = "cert") -> Certificate:
 
 
 def _renew(config: Tls) -> None:
-    """Renews a certificate that `trainmaster tls init` made, before it expires."""
+    """Renew a certificate that `trainmaster tls init` made, before it expires."""
     folder = Path(config.cert).parent
     if authority.due(folder):
         authority.renew(folder)

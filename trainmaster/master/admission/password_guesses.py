@@ -103,7 +103,7 @@ class PasswordGuesses:
                 self._good.popitem(last=False)
 
     def withdrawn(self, name: str, address: str, mark: str = "") -> None:
-        """Withdraws an attempt that was begun and not made."""
+        """Withdraw an attempt that was begun and not made."""
         with self._lock:
             for key in self._rules(name, address, mark):
                 if count := self._counts.get(key):

@@ -63,7 +63,7 @@ AgentCaller = Annotated[AgentCluster, Depends(_yard, scope="function")]
 
 @router.post("/api/x1/agents/{agent_id}/enrol")
 def enrol(agent_id: AgentId, request: Request, master: UsesMaster, _: Stranger) -> Json:
-    """Enrols a new agent: it sends the enrolment key as its bearer token, and gets a secret of its own."""
+    """Enrol a new agent: it sends the enrolment key as its bearer token, and gets a secret of its own."""
     return {"secret": master.agents.enrol(agent_id, bearer(request))}
 
 
@@ -181,7 +181,7 @@ def get_slot(agent_id: AgentId, slot_id: int, master: UsesMaster, caller: UserCa
 
 @router.delete("/api/x1/agent-secrets/{agent_id}")
 def revoke(agent_id: AgentId, master: UsesMaster, caller: UserCaller) -> Json:
-    """Revokes an agent's secret; the agent can enrol again with the new key."""
+    """Revoke an agent's secret; the agent can enrol again with the new key."""
     master.agents.revoke(caller, agent_id)
     return {}
 

@@ -58,7 +58,7 @@ async def names(
     ids: Annotated[list[int], Query()],
     period: Annotated[float, Query(alias="periodSeconds", ge=0)] = 0.0,
 ) -> StreamingResponse:
-    """Streams a line without names, then each name once, as it is first reported, until the experiments have ended."""
+    """Stream a line without names, then each name once, as it is first reported, until the experiments have ended."""
     pause = period_of(master.settings.limits, period)
     first = await master.threads.run(caller, master.metric_lists.of_experiments, caller, ids)
 

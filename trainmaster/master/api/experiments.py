@@ -173,7 +173,7 @@ def pause(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
 
 @router.post("/experiments/{experiment_id}/activate")
 def activate(experiment_id: int, master: UsesMaster, caller: UserCaller) -> Json:
-    """Resumes a paused experiment."""
+    """Resume a paused experiment."""
     master.experiments.command(caller, experiment_id, lifecycle.Activate())
     return {}
 

@@ -352,7 +352,7 @@ class _Page:
         return sent
 
     async def _follow(self, caller: Caller, names: Sequence[str]) -> None:
-        """Follows these topics and no others. One that may not be followed is answered with the reason."""
+        """Follow these topics and no others. One that may not be followed is answered with the reason."""
         for name in self._topics.keys() - names:
             self._topics.pop(name).leave()
         for name in dict.fromkeys(names):

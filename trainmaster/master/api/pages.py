@@ -167,7 +167,7 @@ class TicketAnswer(Shape):
 
 @router.post("/api/x1/tickets")
 def ticket(body: PostTicket, master: UsesMaster, caller: UserCaller) -> TicketAnswer:
-    """Issues a ticket, which is good once: it admits a WebSocket, as `?trainmaster-ticket=` or in its first message,
+    """Issue a ticket, which is good once: it admits a WebSocket, as `?trainmaster-ticket=` or in its first message,
     where no header can be sent, or logs a browser in, as `/ui/sign-in#ticket=`."""
     if body.purpose == "service" and not body.task_id:
         raise Invalid("taskId: name the task whose service the ticket is for.")

@@ -91,7 +91,7 @@ Part = Annotated[Stretch, Depends(_stretch)]
 async def batches(
     experiment_id: int, master: UsesMaster, caller: UserCaller, metric: Metric, period: Period = 0.0
 ) -> StreamingResponse:
-    """Streams the steps at which there is a value, then new ones, until the experiment has ended."""
+    """Stream the steps at which there is a value, then new ones, until the experiment has ended."""
     sent: set[int] = set()
 
     def look() -> tuple[Json | None, bool]:
@@ -113,7 +113,7 @@ async def trials_sample(
     most: Annotated[int, Query(alias="maxTrials", ge=0, le=series.MOST_TRIALS)] = 0,
     period: Period = 0.0,
 ) -> StreamingResponse:
-    """Streams the best trials until the experiment has ended: hyperparameters and the series of a trial that became
+    """Stream the best trials until the experiment has ended: hyperparameters and the series of a trial that became
     one of them, later only its new points, as in Determined."""
     shown: dict[int, int] = {}  # trial -> the last step that was sent
 
@@ -148,7 +148,7 @@ async def trials_snapshot(
     batchesMargin: Steps = 0,
     period: Period = 0.0,
 ) -> StreamingResponse:
-    """Streams each trial's metric at one number of steps, again when there is more, until the experiment has ended."""
+    """Stream each trial's metric at one number of steps, again when there is more, until the experiment has ended."""
     before: list[Json] = []
 
     def look() -> tuple[Json | None, bool]:
@@ -230,7 +230,7 @@ def _data(measured: Mapping[str, Sequence[Point]]) -> list[Json]:
 
 
 def _preceded_by(message: Json, stream: StreamingResponse) -> StreamingResponse:
-    """Begins a stream with an empty message, as Determined does: clients learn from it that the stream is open."""
+    """Begin a stream with an empty message, as Determined does: clients learn from it that the stream is open."""
     rest = stream.body_iterator
 
     async def body() -> AsyncIterator[Any]:
@@ -329,7 +329,7 @@ async def profiler_metrics(
     gpu: Annotated[str, Query(alias="labels.gpuUuid")] = "",
     follow: bool = False,
 ) -> StreamingResponse:
-    """Streams measurements of a trial's machines, a line for each series; with `follow` also new ones."""
+    """Stream measurements of a trial's machines, a line for each series; with `follow` also new ones."""
 
     def fits(one: Series) -> bool:
         return name in ("", one.name) and agent in ("", one.agent) and gpu in ("", one.gpu)

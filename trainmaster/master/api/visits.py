@@ -102,7 +102,7 @@ def ticket_of(connection: HTTPConnection) -> str:
 
 
 def lead_in(master: ServedMaster, request: Request, name: str, error: Unauthenticated) -> Response:
-    """Redirects a browser without a pass to one: by the form to a session, by its session's cookie to a pass or, where
+    """Redirect a browser without a pass to one: by the form to a session, by its session's cookie to a pass or, where
     services have an origin of their own, to a ticket for one. Raises `error` for everybody else."""
     if request.method != "GET" or in_header(request):
         raise error

@@ -156,7 +156,7 @@ def delete(webhook_id: int, master: UsesMaster, caller: UserCaller) -> Json:
 
 @router.post("/webhooks/{webhook_id}/test")
 def test(webhook_id: int, master: UsesMaster, caller: UserCaller) -> Json:
-    """Sends a test event now. 400 with the reason when it is not delivered."""
+    """Send a test event now. 400 with the reason when it is not delivered."""
     master.webhook_deliveries.test(caller, webhook_id)
     return {"completed": True}
 

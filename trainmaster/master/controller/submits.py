@@ -66,7 +66,7 @@ class Submits:
         return min(longest, max((due - now()).total_seconds(), SUBMIT_POLL)) if due else longest
 
     def begin_due(self) -> None:
-        """Begins submits that are due, as many as may be under way. Raises as `Store.transaction`."""
+        """Begin submits that are due, as many as may be under way. Raises as `Store.transaction`."""
         room = BATCH - len(self._submitting)
         self.crowded = room <= 0
         if self.crowded:
@@ -89,7 +89,7 @@ class Submits:
         return self._master.clusters.schedules(self._cluster)
 
     def settle(self) -> None:
-        """Forgets the submits that are over. One whose outcome could not be stored, because the database went
+        """Forget the submits that are over. One whose outcome could not be stored, because the database went
         away, may have happened."""
         for allocation_id, future in list(self._submitting.items()):
             if future.done():

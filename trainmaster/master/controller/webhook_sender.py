@@ -56,7 +56,7 @@ class WebhookSender:
             wake.wait(pause)
 
     def _deliver(self, letter: webhook_deliveries.DeliveryAttempt) -> None:
-        """Delivers one event. One that cannot be delivered delays no other; its next attempt is due after its pause."""
+        """Deliver one event. One that cannot be delivered delays no other; its next attempt is due after its pause."""
         try:
             self._master.webhook_deliveries.deliver(letter)
         except DATABASE_UNAVAILABLE:

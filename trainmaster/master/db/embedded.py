@@ -233,7 +233,7 @@ class EmbeddedServer:
             connection.close()
 
     def _watch(self, binaries: Binaries) -> None:
-        """Restarts the server if it dies while the master lives."""
+        """Restart the server if it dies while the master lives."""
         while not self._stopping.wait(0.5):
             if self._process and self._process.poll() is not None and not self._stopping.is_set():
                 try:

@@ -80,7 +80,7 @@ def without_transaction(connection: Connection) -> Iterator[None]:
 
 
 def notify(connection: Connection, channel: str, payloads: Sequence[str]) -> None:
-    """Notifies every master process at commit. Payloads are at most 8,000 bytes each."""
+    """Notify every master process at commit. Payloads are at most 8,000 bytes each."""
     connection.execute(_NOTIFY, {"channel": channel, "payloads": list(payloads)})
 
 

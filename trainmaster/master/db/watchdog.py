@@ -151,7 +151,7 @@ def _until(connection: Any, deadline: float, stopped: Callable[[], bool]) -> Non
 
 
 def _ready(connection: Any, wait: float) -> bool:
-    """Advances a connection's operation, at most `wait` seconds without progress; returns whether it is done."""
+    """Advance a connection's operation, at most `wait` seconds without progress; returns whether it is done."""
     while (state := connection.poll()) != extensions.POLL_OK:
         wanted = select.POLLIN if state == extensions.POLL_READ else select.POLLOUT
         poller = select.poll()

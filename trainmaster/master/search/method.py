@@ -119,7 +119,7 @@ class Method(ABC):
 
     @abstractmethod
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continues from a result of `state`. A float that has no fraction may come back as an int, which above 2**53
+        """Continue from a result of `state`. A float that has no fraction may come back as an int, which above 2**53
         may be another number: convert it."""
 
 

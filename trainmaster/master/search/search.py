@@ -126,7 +126,7 @@ class Search:
         return fresh
 
     def replay(self, events: Iterable[SearchEvent]) -> None:
-        """Repeats events of `take_events`, in their order, on a search in the state that they were met by.
+        """Repeat events of `take_events`, in their order, on a search in the state that they were met by.
 
         Raises SearchError where an event leads to something else than it did then: the searcher decides otherwise by
         now.

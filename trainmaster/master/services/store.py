@@ -96,7 +96,7 @@ def _of_the_statement(error: OperationalError) -> ServiceError | None:
 
 
 def wake(session: Session, *subjects: str) -> None:
-    """Wakes, at commit, the waiters for one of `subjects` (`allocation:ID`, `task:ID`, `controller`, `janitor`)."""
+    """Wake, at commit, the waiters for one of `subjects` (`allocation:ID`, `task:ID`, `controller`, `janitor`)."""
     session.info.setdefault(_SUBJECTS, set()).update(subjects)
 
 
@@ -129,7 +129,7 @@ class Wakeups:
             thread_flag.set()
 
     def fire_all(self) -> None:
-        """Wakes every waiter: wake-ups may have been missed."""
+        """Wake every waiter: wake-ups may have been missed."""
         with self._lock:
             subjects = [*self._waiting, *self._threads]
         for subject in subjects:

@@ -41,7 +41,7 @@ class Tickets(BoundService):
         self._identities = Identities(master)
 
     def issue(self, caller: Caller, purpose: str, life: float = LIFE) -> str:
-        """Issues a ticket for the caller's session. Raises Forbidden for callers without one, as jobs, and
+        """Issue a ticket for the caller's session. Raises Forbidden for callers without one, as jobs, and
         Unauthenticated where it has just ended."""
         if caller.session_id is None:
             raise Forbidden("Tickets are for the sessions of users.")
@@ -56,7 +56,7 @@ class Tickets(BoundService):
         return ticket
 
     def redeem(self, ticket: str, purpose: str) -> int:
-        """Redeems a ticket and returns its session; it is spent, whatever it is used for. Raises Unauthenticated."""
+        """Redeem a ticket and return its session; it is spent, whatever it is used for. Raises Unauthenticated."""
         spent = delete(Ticket).where(Ticket.ticket_hash == identity.digest(ticket))
         with self._store.transaction() as session:
             row = session.execute(spent.returning(Ticket.session_id, Ticket.purpose, Ticket.expires_at)).first()
@@ -65,7 +65,7 @@ class Tickets(BoundService):
         return int(row.session_id)
 
     def issue_for_page(self, caller: Caller) -> str:
-        """Issues a ticket that logs the caller in on the web page. Raises Forbidden for callers without a session of
+        """Issue a ticket that logs the caller in on the web page. Raises Forbidden for callers without a session of
         their own, as an access token: who revokes that would not end the page's session."""
         if caller.session_id is not None and not self._identities.is_logged_in(caller.session_id):
             raise Forbidden("An access token makes no link for the page: log in with `det user login` first.")
@@ -82,7 +82,7 @@ class Tickets(BoundService):
         return self._identities.get_user(self._identities.by_session(row.session_id).user_id)
 
     def enter(self, ticket: str, origin: str) -> tuple[str, User]:
-        """Redeems a ticket for the page: creates a session of its user and returns the bearer token. `origin`: of the
+        """Redeem a ticket for the page: create a session of its user and return the bearer token. `origin`: of the
         page. Raises Unauthenticated, NotActive."""
         caller = self._identities.by_session(self.redeem(ticket, PAGE))
         return self._identities.log_in_again(caller.user_id, origin=origin, description=BY_LINK)

@@ -178,7 +178,7 @@ class Users(BoundService):
             return row
 
     def set_active(self, caller: Caller, ids: Sequence[int], active: bool) -> list[tuple[int, str]]:
-        """Activates or deactivates users; returns for each the error, or None."""
+        """Activate or deactivate users; returns for each the error, or None."""
         results = []
         for user_id in ids:
             try:

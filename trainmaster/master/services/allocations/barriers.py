@@ -22,7 +22,7 @@ class Barriers(BoundService):
     """The barriers of jobs."""
 
     def gather(self, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
-        """Contributes to a barrier of `peers`; returns all contributions once they are complete, else None.
+        """Contribute to a barrier of `peers`; returns all contributions once they are complete, else None.
 
         Calling it again with the same `request` changes nothing and returns the same. Raises NotFound, Invalid for more
         than an attempt may keep.

@@ -235,7 +235,7 @@ class Clusters:
         return self._looks.get(cluster.name)
 
     def observe(self, cluster: Cluster) -> Snapshot:
-        """Observes the cluster, one query at a time. Raises DispatcherError."""
+        """Observe the cluster, one query at a time. Raises DispatcherError."""
         with self._look_at(cluster):
             return self._observed(cluster)
 

@@ -87,7 +87,7 @@ class LogWatch(BoundService):
     """Actions on lines of a log."""
 
     def act_on(self, task_id: str, lines: Callable[[], Iterable[WatchedLine]]) -> None:
-        """Acts on matches of `lines`. `lines` is called only where there are patterns."""
+        """Act on matches of `lines`. `lines` is called only where there are patterns."""
         with self._store.autocommit() as session:
             waited = session.scalar(_WAITING, {"task_id": task_id})
         if (match := matching(waited, lines)) is not None:

@@ -82,5 +82,5 @@ def _fields(named: Mapping[str, object]) -> list[Json]:
 
 
 def _plain(text: str) -> str:
-    """Escapes characters that Slack would turn into a link or a mention."""
+    """Escape characters that Slack would turn into a link or a mention."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -108,7 +108,7 @@ class WebhookDeliveries(BoundService):
             session.execute(delete(WebhookDelivery).where(WebhookDelivery.id == letter.id))
 
     def test(self, caller: Caller, webhook_id: int) -> None:
-        """Sends a test event now. Raises Invalid with the error, NotFound, Forbidden."""
+        """Send a test event now. Raises Invalid with the error, NotFound, Forbidden."""
         hook = self._webhooks.get(caller, webhook_id)
         try:
             self.post(hook.url, webhooks.body_of(hook, webhooks.test_event(), uuid.uuid4()).encode())

@@ -164,7 +164,7 @@ class SiteWebhooks(BoundService):
             return find(session, caller, webhook_id)
 
     def alert(self, caller: Caller, experiment_id: int, trial_id: int | None, data: Mapping[str, Any]) -> None:
-        """Queues an alert of training code. Raises NotFound, Forbidden, Invalid."""
+        """Queue an alert of training code. Raises NotFound, Forbidden, Invalid."""
         level = str(data.get("level") or "INFO")
         if level not in LEVELS:
             raise Invalid(f"There is no level {level!r}; there are {', '.join(LEVELS)}.")
@@ -217,7 +217,7 @@ def _editable(session: Session, caller: Caller, workspaces: AbstractSet[int | No
 
 
 def experiment_ended(session: Session, row: Experiment) -> None:
-    """Queues the events for an experiment that has reached its terminal state."""
+    """Queue the events for an experiment that has reached its terminal state."""
     triggered = select(WebhookTrigger.webhook_id).where(
         WebhookTrigger.kind == STATE_CHANGE, WebhookTrigger.condition[TriggerCondition.STATE].astext == row.state
     )
@@ -233,7 +233,7 @@ def experiment_ended(session: Session, row: Experiment) -> None:
 
 
 def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, trial: Trial, line: MatchedLine) -> None:
-    """Queues the event for a line in the log of a trial's task."""
+    """Queue the event for a line in the log of a trial's task."""
     facts = {"task_log": {"task_id": line.task_id, "node_name": line.node, "triggering_log": line.text}}
     who = (("Experiment ID", trial.experiment_id), ("Trial ID", trial.id))
     pattern = str(trigger.condition.regex or "")

@@ -40,7 +40,7 @@ class Continuation(BoundService):
         self._experiment_lock = ExperimentLock(master)
 
     def go_on(self, caller: Caller, experiment_id: int, overrides: str) -> None:
-        """Continues an experiment: its trials train again from their latest checkpoints, that of `single` under the
+        """Continue an experiment: its trials train again from their latest checkpoints, that of `single` under the
         configuration with `overrides` (YAML) in it.
 
         Raises Invalid, Conflict, NotFound, Forbidden.

@@ -215,7 +215,7 @@ def _take_unreadable(intake: RecordContext, record: Json) -> None:
 
 
 def _take_unknown(intake: RecordContext, record: Json) -> None:
-    """Leaves out a record of an unknown kind, which a newer runtime may send; never fatal for the records around it."""
+    """Leave out a record of an unknown kind, which a newer runtime may send; never fatal for the records around it."""
     _refuse(intake, f"its kind {str(record.get('kind'))[:60]!r} is unknown")
 
 

@@ -186,7 +186,7 @@ class SingleCalls(BoundService):
     def _reporting(
         self, caller: Caller, trial_id: int, absent: str = ""
     ) -> Iterator[tuple[ExperimentOrchestrator, Trial]]:
-        """Locks a trial, for its own job or for users who may change it. A report of an unmanaged trial counts as its
+        """Lock a trial, for its own job or for users who may change it. A report of an unmanaged trial counts as its
         heartbeat. `absent`: the sentence for those who may not see it, if it was not the trial that they named."""
         with self._store.transaction() as session:
             experiment_id = session.scalar(select(Trial.experiment_id).where(Trial.id == trial_id))

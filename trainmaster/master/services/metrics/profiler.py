@@ -48,7 +48,7 @@ class ProfilerSeries(BoundService):
 
 
 def _values(reported: Mapping[str, Any]) -> Iterator[tuple[Series, float]]:
-    """Unpacks a report: values are nested under their node, those of GPUs also under the GPU, those of disks under a
+    """Unpack a report: values are nested under their node, those of GPUs also under the GPU, those of disks under a
     path."""
     for agent, of_agent in reported.items():
         if not isinstance(of_agent, Mapping):

@@ -69,7 +69,7 @@ def keep_workspace(session: Session, experiments: ColumnElement[bool], workspace
 
 
 def ask_to_leave(session: Session, allocation: Allocation, reason: str, timeout: float) -> bool:
-    """Preempts an attempt: asks its runtime to leave within `timeout` seconds. True when nothing of it runs: the caller
+    """Preempt an attempt: ask its runtime to leave within `timeout` seconds. True when nothing of it runs: the caller
     should end it instead."""
     if allocation.preempt_at is None:
         allocation.preempt_at = now()

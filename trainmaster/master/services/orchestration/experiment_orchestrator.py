@@ -214,7 +214,7 @@ class ExperimentOrchestrator:
         attempts.log_end(self._notes, allocation, event.outcome, event.text)
 
     def preempt(self, allocation: Allocation, reason: str, timeout: float) -> None:
-        """Asks the runtime of `allocation` to leave. One that has not started is withdrawn instead."""
+        """Ask the runtime of `allocation` to leave. One that has not started is withdrawn instead."""
         if attempts.ask_to_leave(self.session, allocation, reason, timeout):
             self.kill(allocation, reason)
 
@@ -224,7 +224,7 @@ class ExperimentOrchestrator:
             self._later(lambda: self.allocation_ended(allocation, event))
 
     def settle(self) -> None:
-        """Carries out all pending decisions, then saves. Called by `ExperimentLock.hold`."""
+        """Carry out all pending decisions, then save. Called by `ExperimentLock.hold`."""
         self._create()
         while self._pending:
             self._pending.popleft()()
@@ -341,7 +341,7 @@ class ExperimentOrchestrator:
         self.session.flush()
 
     def continue_search(self) -> None:
-        """Restarts the search with its seed: it requests the same trials in the same order. Raises SearchError."""
+        """Restart the search with its seed: it requests the same trials in the same order. Raises SearchError."""
         self._act(self.start_search())
 
     def _make(self, wanted: Sequence[Create]) -> None:

@@ -72,7 +72,7 @@ class TaskOrchestrator:
         attempts.log_end(self._notes, allocation, outcome.kind, text)
 
     def settle(self) -> None:
-        """Carries out all pending decisions, then saves. Called by `locked_task`."""
+        """Carry out all pending decisions, then save. Called by `locked_task`."""
         while self._pending:
             self._pending.popleft()()
         self.session.flush()

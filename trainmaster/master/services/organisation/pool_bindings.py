@@ -45,7 +45,7 @@ class PoolBindings(BoundService):
             return frozenset(session.scalars(select(PoolBinding.pool)))
 
     def bind(self, caller: Caller, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
-        """Binds a pool to workspaces. Raises NotFound, Invalid for a default pool, Forbidden, and Conflict for a
+        """Bind a pool to workspaces. Raises NotFound, Invalid for a default pool, Forbidden, and Conflict for a
         workspace that is bound already."""
         self._bindable(caller, pool)
         with self._store.transaction() as session:

@@ -154,7 +154,7 @@ class Workspaces(BoundService):
                 project.archived = archived
 
     def set_pinned(self, caller: Caller, workspace_id: int, pinned: bool) -> None:
-        """Pins or unpins a workspace for the caller alone."""
+        """Pin or unpin a workspace for the caller alone."""
         with self._store.transaction() as session:
             locked(session, workspace_id)
             own_pin = (WorkspacePin.user_id == caller.user_id) & (WorkspacePin.workspace_id == workspace_id)

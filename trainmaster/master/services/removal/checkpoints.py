@@ -75,7 +75,7 @@ class Checkpoints(BoundService):
             ask(session, [row.uuid for row in rows], globs)
 
     def carry_out_removals(self, retries: Retries) -> None:
-        """Carries out the removal requests. One that can never succeed is logged once, in the trial's log."""
+        """Carry out the removal requests. One that can never succeed is logged once, in the trial's log."""
         with self._store.transaction() as session:
             asked = list(session.execute(select(CheckpointRemoval.id).order_by(CheckpointRemoval.id)).scalars())
         retries.each(

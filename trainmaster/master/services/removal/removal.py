@@ -53,11 +53,11 @@ class ExperimentRemoval:
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """Lets `go_on` return after the step under way; from another thread."""
+        """Let `go_on` return after the step under way; from another thread."""
         self._stopping.set()
 
     def go_on(self) -> None:
-        """Works on each deleted experiment for a while; wakes the janitor when there is more to do."""
+        """Work on each deleted experiment for a while; wakes the janitor when there is more to do."""
         with self._store.transaction() as session:
             ids = list(session.scalars(select(Experiment.id).where(Experiment.state == State.DELETING.value)))
         self._without_files &= set(ids)

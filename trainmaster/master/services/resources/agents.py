@@ -90,7 +90,7 @@ class Agents(BoundService):
         raise Unauthenticated(f"This is not the secret of an agent {agent_id}: it never enrolled here, or was revoked.")
 
     def enrol(self, agent_id: str, key: str) -> str:
-        """Enrols a new agent; returns its secret. Raises Unauthenticated for a wrong key, Conflict for a name that is
+        """Enrol a new agent; returns its secret. Raises Unauthenticated for a wrong key, Conflict for a name that is
         taken, Unavailable."""
         refusal = WrongKey("There is no key.")
         for agent_cluster in self._agent_clusters():
@@ -102,7 +102,7 @@ class Agents(BoundService):
         raise Unauthenticated(str(refusal))
 
     def revoke(self, caller: Caller, agent_id: str) -> None:
-        """Revokes an agent's secret, as when its host was broken into. Its jobs count as lost when it stays away.
+        """Revoke an agent's secret, as when its host was broken into. Its jobs count as lost when it stays away.
         Raises Forbidden, NotFound, Unavailable."""
         caller.require(Permission.UPDATE_AGENTS)
         refusal = f"There is no agent {agent_id!r} that is enrolled."

@@ -211,7 +211,7 @@ def work_for(
 
 
 def in_order(value: Any) -> Any:
-    """Sorts the keys of all mappings alphabetically: what a job reads does not depend on how the database keeps
+    """Sort the keys of all mappings alphabetically: what a job reads does not depend on how the database keeps
     them (jsonb: the shorter key first)."""
     if isinstance(value, Mapping):
         return {key: in_order(value[key]) for key in sorted(value)}

@@ -239,7 +239,7 @@ def _is_forged(memory: Memory, observation: Observation, run_as: str | None) -> 
 
 
 def _choose(known: _Live, observations: Sequence[Observation]) -> Observation:
-    """Chooses the valid one of several jobs under one token: the leased one, else the known one, else the oldest."""
+    """Choose the valid one of several jobs under one token: the leased one, else the known one, else the oldest."""
     for wanted in (known.lease_job, known.native_id):
         for observation in observations:
             if observation.job_id == wanted:

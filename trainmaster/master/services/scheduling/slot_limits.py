@@ -54,7 +54,7 @@ class SlotLimits(BoundService):
         return {number: SlotLimit(int(most), int(held), int(each or 0)) for number, most, held, each in rows}
 
     def explain_waits(self, cluster: str, limits: Mapping[int, SlotLimit], resting: Collection[str] = ()) -> None:
-        """Explains why the oldest waiting attempt of each full experiment waits; the queue shows it for all of them.
+        """Explain why the oldest waiting attempt of each full experiment waits; the queue shows it for all of them.
         Not for pools in `resting`: their attempts get the pause as explanation."""
         texts = {
             number: f"Its experiment holds as many slots as it may (max_slots: {limit.most})."

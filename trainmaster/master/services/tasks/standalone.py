@@ -132,12 +132,12 @@ class StandaloneTasks(BoundService):
             orchestrator.event(machine.Kill(why))
 
     def pause(self, caller: Caller, task_id: str) -> None:
-        """Pauses a generic task and the tasks that it started: they are asked to save their work and leave. Raises
+        """Pause a generic task and the tasks that it started: they are asked to save their work and leave. Raises
         Conflict for one that cannot be paused; such a task among those that it started stays as it is."""
         self._act(caller, task_id, machine.Pause(f"paused by {caller.username}"))
 
     def unpause(self, caller: Caller, task_id: str) -> None:
-        """Resumes a task and the tasks that it started."""
+        """Resume a task and the tasks that it started."""
         self._act(caller, task_id, machine.Unpause())
 
     def _act(self, caller: Caller, task_id: str, event: machine.Event) -> None:

@@ -166,7 +166,7 @@ class TaskCreation(BoundService):
         return CreatedTask(task_id, [*plan.unused, *plan.remarks])
 
     def plan(self, caller: Caller, order: TaskOrder) -> Plan:
-        """Plans a task. Raises Invalid with everything that is wrong, NotFound, Forbidden, Conflict."""
+        """Plan a task. Raises Invalid with everything that is wrong, NotFound, Forbidden, Conflict."""
         document = _document(self._settings.limits, order.config)
         shared: list[Mapping[str, Any]] = []
         with self._store.transaction() as session:
