@@ -124,7 +124,7 @@ def _log_entry(entry: MasterLogLine) -> Json:
 
 @router.get(f"{V1}/tasks")
 def tasks(master: UsesMaster, caller: UserCaller) -> Json:
-    """Attempt that have not ended, by their names."""
+    """List the attempts that have not ended, by their names."""
     pools = {entry.pool.name: entry.cluster.kind for entry in master.clusters.pools()}
     on_agents = master.agents.containers()
     found = {}

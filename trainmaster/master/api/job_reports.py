@@ -99,12 +99,12 @@ async def reports(
     own_allocation(caller, allocation_id)
     piece = StreamBatch(body.stream, body.first, body.records)
     answer = await master.job_calls.reports.ask(calls.ReportCall(allocation_id, piece))
-    texts = {
+    content = {
         "acked": answer.acked,
         "preempt": {"reason": answer.preempt} if answer.preempt is not None else None,
         "gone": answer.gone,
     }
-    return await _answer(master, allocation_id, request, texts)
+    return await _answer(master, allocation_id, request, content)
 
 
 @router.post("/api/x1/allocations/{allocation_id}/exit", response_model=Json)
@@ -114,12 +114,12 @@ async def exit_record(
     """How a node ended, with what is left of its report streams. The answer says how much of these is taken in."""
     own_allocation(caller, allocation_id)
     rest = [StreamBatch(piece.stream, piece.first, piece.records) for piece in body.reports]
-    word = ExitReport(allocation_id, body.model_dump(exclude={"reports"}), rest)
-    return await _answer(master, allocation_id, request, {"acked": await master.job_calls.exits.ask(word)})
+    report = ExitReport(allocation_id, body.model_dump(exclude={"reports"}), rest)
+    return await _answer(master, allocation_id, request, {"acked": await master.job_calls.exits.ask(report)})
 
 
-async def _answer(master: ServedMaster, allocation_id: str, request: Request, texts: Json) -> JSONResponse:
+async def _answer(master: ServedMaster, allocation_id: str, request: Request, content: Json) -> JSONResponse:
     """Hold an answer back where the job sends too many bytes: a job says nothing more until it has its answer."""
     if wait := master.job_calls.pause(allocation_id, len(await request.body())):
         await asyncio.sleep(wait)
-    return JSONResponse(texts)
+    return JSONResponse(content)

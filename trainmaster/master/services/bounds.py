@@ -23,7 +23,8 @@ def limits_of(session: Session) -> Limits:
 
 
 def check_tree(limits: Limits, value: object, what: str) -> None:
-    """List and objects inside each other, and how many values they hold. `what`: "The record". Raises Invalid."""
+    """Check how deeply lists and objects are nested, and how many values they hold. `what`: "The record". Raises
+    Invalid."""
     left, level = limits.report_values, [value]
     for _ in range(limits.depth + 1):
         level = [

@@ -175,7 +175,7 @@ class Endings(BoundService):
             self.end(allocation_id, Outcome(OutcomeKind.STOPPED, "It was withdrawn before it was submitted"))
 
     def to_kill(self, cluster: str) -> list[tuple[str, JobRef | None]]:
-        """Attempt that must end and have not: (allocation, its job if the scheduler's id is known)."""
+        """List the attempts that must end and have not: (allocation, its job if the scheduler's id is known)."""
         horizon = now() - dt.timedelta(seconds=RESEND_KILL)
         query = select(Allocation).where(
             Allocation.dispatcher == cluster,
@@ -247,8 +247,8 @@ class Unclear:
 
 
 def unclear(endings: Sequence[Ending]) -> list[Unclear]:
-    """Attempt that the scheduler reports ended, or no longer lists, while exit records of nodes are missing; and those
-    that it calls cancelled although something speaks against a person."""
+    """List the attempts that the scheduler reports ended, or no longer lists, while exit records of nodes are missing;
+    and those that it calls cancelled although something speaks against a person."""
     unexplained = []
     for ending in endings:
         attempt = attempt_of(ending.allocation)

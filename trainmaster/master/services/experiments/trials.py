@@ -135,9 +135,9 @@ class Trials(BoundService):
         without_deleted: bool = False,
         by: MetricOrder | None = None,
     ) -> Page[Workload]:
-        """Report and checkpoints of a trial by their steps; for the same steps reports as they came, then checkpoints.
-        `kinds`: some of WORKLOADS; `without_deleted`: no deleted checkpoints; `by`: first by the values of a metric,
-        rows without one last."""
+        """List reports and checkpoints of a trial by their steps; for the same steps reports as they came, then
+        checkpoints. `kinds`: some of WORKLOADS; `without_deleted`: no deleted checkpoints; `by`: first by the values of
+        a metric, rows without one last."""
         c = Checkpoint.__table__.c
         with self._store.transaction() as session:
             if session.scalar(select(Trial.id).where(Trial.id == trial_id)) is None:

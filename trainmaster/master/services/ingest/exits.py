@@ -52,12 +52,12 @@ class Exits(BoundService):
         self._job_logs = JobLogs(master)
         self._report_calls = ReportCalls(master)
 
-    def take_exits(self, words: Sequence[ExitReport], *, wait: bool = True) -> list[Taken | Exception]:
+    def take_exits(self, reports: Sequence[ExitReport], *, wait: bool = True) -> list[Taken | Exception]:
         """Note how nodes of different attempts ended, and take in what was left of their streams. The controller draws
         the conclusions. It is repeatable: what was said before is left as it is, and records that were taken in are
         skipped.
 
-        The outcomes are in the order of the words: how much of the streams has been taken in; Invalid for what no
+        The outcomes are in the order of the reports: how much of the streams has been taken in; Invalid for what no
         runtime says, NotFound. Without `wait` those are left `CannotBatch` that bring reports or lines that somebody
         waits for, or are of an attempt that somebody else holds. Raises Invalid for lines that cannot be stored.
         Everybody locks attempts, then streams, then logs, each in the order of their ids."""
@@ -65,20 +65,20 @@ class Exits(BoundService):
         records: dict[str, Json] = {}
         lines: dict[str, Sequence[StreamBatch]] = {}
         taken: dict[str, Taken] = {}
-        for word in words:
-            name = word.allocation_id
+        for report in reports:
+            name = report.allocation_id
             try:
-                record = checked(word.record)
+                record = checked(report.record)
                 if wait:
-                    taken[name] = self._take_reports(word)
-                elif any(piece.stream == "core" for piece in word.rest):
+                    taken[name] = self._take_reports(report)
+                elif any(piece.stream == "core" for piece in report.rest):
                     continue
                 else:
                     taken[name] = {}
             except ServiceError as error:
                 outcomes[name] = error
                 continue
-            records[name], lines[name] = record, [piece for piece in word.rest if piece.stream != "core"]
+            records[name], lines[name] = record, [piece for piece in report.rest if piece.stream != "core"]
         if wait:
             self._job_logs.apply_log_policies(lines)
         else:
@@ -88,16 +88,16 @@ class Exits(BoundService):
             with storing("The last records"), self._store.transaction() as session:
                 heads = _heads(session, lines, records, wait=wait)
                 outcomes |= _take(session, heads, records, lines, taken)
-        for word in words:
-            name = word.allocation_id
+        for report in reports:
+            name = report.allocation_id
             if name not in outcomes:
                 outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else CannotBatch()
-        return [outcomes[word.allocation_id] for word in words]
+        return [outcomes[report.allocation_id] for report in reports]
 
-    def _take_reports(self, word: ExitReport) -> Taken:
+    def _take_reports(self, report: ExitReport) -> Taken:
         return {
-            piece.stream: single(self._report_calls.take_reports([ReportCall(word.allocation_id, piece)])).acked
-            for piece in word.rest
+            piece.stream: single(self._report_calls.take_reports([ReportCall(report.allocation_id, piece)])).acked
+            for piece in report.rest
             if piece.stream == "core"
         }
 

@@ -152,7 +152,7 @@ def report_of(record: Json) -> metric_reports.MetricReport:
 def store_reports(
     orchestrator: ExperimentOrchestrator, trial: Trial, run_id: int, reports: Sequence[metric_reports.MetricReport]
 ) -> None:
-    """Report of one run, in order: stored, and the validations among them given to the searcher."""
+    """Store the reports of one run, in order, and give the validations among them to the searcher."""
     if not reports:
         return
     experiment = orchestrator.row

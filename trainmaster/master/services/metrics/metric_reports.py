@@ -98,7 +98,7 @@ def _stored_report(row: RowMapping) -> StoredReport:
 
 
 def stored_reports(session: Session, ids: Sequence[int], kinds: Sequence[str]) -> dict[int, StoredReport]:
-    """Report of some kinds by id."""
+    """Read the reports of some kinds, by id."""
     if not ids:
         return {}
     query = select(metrics).where(

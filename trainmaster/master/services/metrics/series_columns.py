@@ -164,7 +164,7 @@ class _Group:
 
 
 def _gather(rows: Iterable[Row[Any]]) -> tuple[dict[str, _Group], int]:
-    """Report by group, and the id of the last one; 0 where there is none."""
+    """Gather the reports by group; return these and the id of the last one, 0 where there is none."""
     groups: dict[str, _Group] = {}
     last = 0
     for row in rows:

@@ -119,8 +119,8 @@ class SlotUsage(BoundService):
         return waits
 
     def live_attempts(self, workspaces: frozenset[int] | None) -> list[tuple[Allocation, str, Any, Any]]:
-        """Attempt that have not ended, with a name, and with the priority and the ports of their experiment or task;
-        of these workspaces, or of all. Scripts search the names of trials for their experiment's number."""
+        """List the attempts that have not ended, with a name, and with the priority and the ports of their experiment
+        or task; of these workspaces, or of all. Scripts search the names of trials for their experiment's number."""
         trial = func.format("Trial %s (Experiment %s)", Trial.id, Trial.experiment_id)
         name = case((Trial.id.is_not(None), trial), else_=Standalone.description)
         config = func.coalesce(Experiment.config, Standalone.config, type_=JSONB)
