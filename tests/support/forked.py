@@ -37,7 +37,7 @@ class ForkedAdmin:
         reads, writes = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(
             target=_run,
-            args=(tuple(arguments), dict(environment), cwd, str(log), writes),
+            args=(tuple(arguments), dict(environment), cwd, _umask(), str(log), writes),
             daemon=True,  # ended with the test run if a test leaves it behind
         )
         self._process.start()
@@ -78,7 +78,7 @@ def run_det(
     with tempfile.TemporaryDirectory(prefix="tm-det-") as folder:
         streams = Path(folder, "out"), Path(folder, "err")
         process = _CONTEXT.Process(
-            target=_run_det, args=(tuple(arguments), dict(environment), cwd, *map(str, streams)), daemon=True
+            target=_run_det, args=(tuple(arguments), dict(environment), cwd, _umask(), *map(str, streams)), daemon=True
         )
         process.start()
         process.join(deadline)
@@ -89,21 +89,30 @@ def run_det(
         return process.exitcode, out, err
 
 
-def _run(arguments: Sequence[str], environment: Mapping[str, str], cwd: str, log: str, output: Connection) -> None:
+def _run(
+    arguments: Sequence[str], environment: Mapping[str, str], cwd: str, umask: int, log: str, output: Connection
+) -> None:
     os.dup2(output.fileno(), 1)
     output.close()
     _write_to(log, 2)
     from trainmaster.cli import admin
 
-    _become(admin.main, arguments, environment, cwd)
+    _become(admin.main, arguments, environment, cwd, umask)
 
 
-def _run_det(arguments: Sequence[str], environment: Mapping[str, str], cwd: str, out: str, err: str) -> None:
+def _run_det(
+    arguments: Sequence[str], environment: Mapping[str, str], cwd: str, umask: int, out: str, err: str
+) -> None:
     _write_to(out, 1)
     _write_to(err, 2)
     from trainmaster.cli import det
 
-    _become(det.main, arguments, environment, cwd)
+    _become(det.main, arguments, environment, cwd, umask)
+
+
+def _umask() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()  # os.umask() would have to change it for a moment
+    return int(next(line.split()[1] for line in lines if line.startswith("Umask:")), 8)
 
 
 def _write_to(path: str, stream: int) -> None:
@@ -113,12 +122,13 @@ def _write_to(path: str, stream: int) -> None:
 
 
 def _become(
-    main: Callable[[Sequence[str]], int], arguments: Sequence[str], environment: Mapping[str, str], cwd: str
+    main: Callable[[Sequence[str]], int], arguments: Sequence[str], environment: Mapping[str, str], cwd: str, umask: int
 ) -> None:
     """Run the program in this process, to its end."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
+    os.umask(umask)  # the fork server has that of the first test that needed it
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it
     try:
         status = main(arguments)

@@ -26,8 +26,8 @@ def test_a_local_training_is_a_process_like_any_other(monkeypatch: pytest.Monkey
     monkeypatch.setenv("SLURM_TIME_FORMAT", "%s")
     before = os.umask(0o027)
     try:
-        # A shell that runs the tests in the background has these ignored.
-        words = ["/usr/bin/env", "--default-signal=INT,QUIT", sys.executable, "-c", PROBE]
+        # A shell that runs the tests in the background has INT and QUIT ignored, `nohup` HUP.
+        words = ["/usr/bin/env", "--default-signal=HUP,INT,QUIT", sys.executable, "-c", PROBE]
         bare = probed(subprocess.check_output(words, env=bare_environment, text=True))
         with serving("resource_manager: {type: local, slots: 1, poll_interval: 0.3}\n") as process:
             training = of_training(process.client())
