@@ -287,6 +287,8 @@ def make_folder() -> Path:
 
 
 def remove_folder(folder: Path) -> None:
+    """Remove a folder of `make_folder`, and the databases of the masters that had their data below it."""
+    PREPARED.forget(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -96,7 +96,7 @@ class ServedTls:
             self._thread.join()
 
     def reload(self) -> None:
-        """Reload the files, or logs why that is not possible."""
+        """Reload the files, or log why that is not possible."""
         with self._lock:
             try:
                 _renew(self._config)

@@ -62,7 +62,7 @@ class Visit:
     requests: list[str] = field(default_factory=list)
 
     def open(self, path: str = "") -> Page:
-        """Opens an address below `/ui/` and waits until its content is there."""
+        """Open an address below `/ui/` and wait until its content is there."""
         self.page.goto(f"{self.url}/ui/{path}")
         self.page.evaluate(_CONTENT)  # looks often; `expect` does once or twice a second
         return self.page

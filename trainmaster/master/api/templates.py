@@ -79,7 +79,7 @@ def create(template_name: str, body: PostTemplate, master: UsesMaster, caller: U
 
 @router.put("/templates/{template_name}")
 def put(template_name: str, body: PostTemplate, master: UsesMaster, caller: UserCaller) -> TemplateAnswer:
-    """Create a template, or changes the existing one."""
+    """Create a template, or change the existing one."""
     row = master.templates.put(caller, template_name, body.config, body.workspace_id)
     return TemplateAnswer(template=Template.of(row))
 

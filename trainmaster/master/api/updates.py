@@ -178,7 +178,7 @@ class _Session:
                 hearing.cancel()
 
     async def _turn(self) -> None:
-        """Answers a message, or sends what has changed."""
+        """Answer a message, or send what has changed."""
         opening = None if self._asked.empty() else self._asked.get_nowait()
         if opening is None and not self._followers:
             return

@@ -77,7 +77,7 @@ class Compactor:
             self._patience.each("compacting the log of task", self._master.log_blocks.due(), lines)
 
     def _rested(self, step: Callable[[], bool]) -> bool:
-        """Take a step and sleeps after it. False when that was the last one, or the loop must end."""
+        """Take a step and sleep after it. False when that was the last one, or the loop must end."""
         if self._stop.is_set():
             return False
         began = time.monotonic()

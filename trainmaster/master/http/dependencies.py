@@ -204,7 +204,7 @@ async def _caller(request: Request, master: UsesMaster) -> Caller:
 
 
 def _let_in(request: Request, master: ServedMaster, known: Caller | None) -> Caller:
-    """Authenticate and authorizes the caller; queries the database for unknown callers, and for roles."""
+    """Authenticate and authorize the caller; queries the database for unknown callers, and for roles."""
     caller = known or _known(request, master)
     note_sender(request.scope, caller.allocation_id or caller.user_id)
     note_caller(request.scope, caller)

@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, make_url, select, text
 from sqlalchemy.orm import Session
 
+from tests.support.database import database, engine_of
 from trainmaster.master.db import migrate
+from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.tables import Allocation, Base
 from trainmaster.master.values.exits import ExitRecords
@@ -58,12 +60,30 @@ def _of_other_releases(session: Session) -> Sequence[Allocation]:
     return session.scalars(select(Allocation).where(Allocation.id.like("u.%")).order_by(Allocation.id)).all()
 
 
-@pytest.mark.parametrize("revision", [None, *migrate.revisions()])
-def test_the_migrations_lead_to_the_tables_as_declared(empty_url: str, revision: str | None) -> None:
-    """From nothing, and from a database that was left at any earlier revision with an experiment under way in it."""
-    engine = make_engine(empty_url, pool_size=2)
+@pytest.fixture(scope="module")
+def climbing(server: EmbeddedServer) -> Iterator[str]:
+    """The URL of one database that goes from each revision to the next."""
+    with database(server) as url:
+        yield url
+
+
+@pytest.fixture
+def left_at(server: EmbeddedServer, climbing: str, revision: str | None) -> Iterator[Engine]:
+    """A database at `revision`; None: an empty one. Revisions must ascend from test to test."""
     if revision:
-        migrate.upgrade(engine, revision)
+        with engine_of(climbing, pool_size=1) as engine:
+            migrate.upgrade(engine, revision)
+            assert migrate.current(engine) == revision
+    template = make_url(climbing).database or ""
+    with database(server, template if revision else "template1") as url, engine_of(url, pool_size=2) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("revision", [None, *migrate.revisions()])
+def test_the_migrations_lead_to_the_tables_as_declared(left_at: Engine, revision: str | None) -> None:
+    """From nothing, and from a database that was left at any earlier revision with an experiment under way in it."""
+    engine = left_at
+    if revision:
         with engine.begin() as connection:
             for statement in OLD_ROWS:
                 connection.execute(text(statement))
@@ -92,7 +112,6 @@ def test_the_migrations_lead_to_the_tables_as_declared(empty_url: str, revision:
             kept = {key: value for key, value in (observed or {}).items() if value not in (None, [], False)}
             assert row.observed is not None
             assert row.observed.to_json() == {**kept, "restarts": 1}
-    engine.dispose()
 
 
 def test_upgrading_twice_changes_nothing(engine: Engine) -> None:

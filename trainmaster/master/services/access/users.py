@@ -256,7 +256,7 @@ def _refuse_taken(session: Session, row: User, name: str) -> None:
 
 
 def _hashed(password: Password) -> str:
-    """Hashes a password. Raises Invalid for one that is too simple. For a hashed one this is unknown; the clients check
+    """Hash a password. Raises Invalid for one that is too simple. For a hashed one this is unknown; the clients check
     it."""
     if password.hashed and not CLIENT_HASH.fullmatch(password.text):
         raise Invalid("password: it must not be empty; with isHashed it is what Determined's clients make of it.")

@@ -114,7 +114,7 @@ class UpdateNumbers(BoundService):
     """Numbers of changes, for followers of streamed updates."""
 
     def give_numbers(self) -> None:
-        """Numbers all changes without a number; called before each read, since rows without one are not seen."""
+        """Give a number to each change without one; called before each read, since rows without one are not seen."""
         with self._store.autocommit() as session:
             waiting = changes.pending(session)
         if waiting:

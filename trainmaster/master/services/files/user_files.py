@@ -99,7 +99,7 @@ def events_folder(settings: Settings, storage: StorageRef, experiment_id: int) -
 
 
 class UserFiles(BoundService):
-    """Does the work. Thread-safe."""
+    """Opens and removes users' files in checkpoint storage. Thread-safe."""
 
     def remove(self, place: StorageFolder, patterns: Sequence[str]) -> Mapping[str, int]:
         """Remove matching files, and the folder when it is empty then. Returns what is left: bytes by path, folders

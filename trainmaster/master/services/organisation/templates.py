@@ -76,7 +76,7 @@ class Templates(BoundService):
             return _add(session, caller, name, config, workspace_id)
 
     def put(self, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
-        """Create or changes a template."""
+        """Create or change a template."""
         with self._store.transaction() as session:
             row = session.get(Template, name, with_for_update=True)
             if row is None:
