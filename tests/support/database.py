@@ -111,7 +111,7 @@ class PreparedData:
         folder = self._copies[data] = make_data_folder()
         # As root the files are another user's.
         subprocess.run(["cp", "-a", str(self._folder / "pg"), str(folder)], check=True)
-        data.mkdir()
+        data.mkdir(mode=0o700)
         (data / "pg").symlink_to(folder / "pg")
 
     def forget(self, folder: Path) -> None:

@@ -49,7 +49,7 @@ def _init(args: argparse.Namespace) -> int:
     folder: Path = args.folder.absolute()
     try:
         authority.init(folder, list(dict.fromkeys([*args.name, *authority.usual_names()])))
-    except (authority.Taken, ValueError) as error:
+    except (authority.AuthorityExists, ValueError) as error:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{error.filename or folder} cannot be written: {error.strerror}.")

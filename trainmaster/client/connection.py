@@ -41,7 +41,7 @@ class HttpConnection(Protocol):
         """Close it; the next request opens a new one."""
 
 
-class KeptAlive:
+class PersistentConnection:
     """One connection, opened when it is needed, and once more where the master closed it while it was idle."""
 
     def __init__(self, url: str, certificate: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from trainmaster.client.address import canonical_url
-from trainmaster.client.connection import Body, HttpConnection, KeptAlive, Streamed
+from trainmaster.client.connection import Body, HttpConnection, PersistentConnection, Streamed
 from trainmaster.client.errors import NotLoggedIn, api_error
 from trainmaster.client.wording import NOT_READY, answer_of, not_ready, unreachable
 
@@ -58,7 +58,7 @@ class Transport:
         self.url = canonical_url(url)
         self.token = token
         self.renew = renew
-        self._connection = connection or KeptAlive(self.url, certificate)
+        self._connection = connection or PersistentConnection(self.url, certificate)
 
     def request(
         self,

@@ -68,7 +68,7 @@ from trainmaster.master.http import (
     not_served,
 )
 from trainmaster.master.http.dependencies import ServedMaster
-from trainmaster.master.http.guard import Guard
+from trainmaster.master.http.session_guard import SessionGuard
 from trainmaster.master.services.live_changes import CHANNEL as LIVE_CHANNEL
 from trainmaster.master.services.store import CHANNEL
 
@@ -162,7 +162,7 @@ def make_app(engine: Engine, master: ServedMaster) -> FastAPI:
         strict_content_type=False,  # Determined's clients send JSON without its Content-Type
     )
     app.state.master = master
-    app.state.guard = Guard(master)
+    app.state.guard = SessionGuard(master)
     app.state.pages = live.Pages(master, app.state.guard)
     error_envelope.install(app)
     api_docs.install(app)

@@ -33,7 +33,7 @@ BACKDATED = dt.timedelta(hours=1)  # clocks of nodes differ
 CA, CA_KEY, CERT, KEY = "ca.crt", "ca.key", "master.crt", "master.key"
 
 
-class Taken(RuntimeError):
+class AuthorityExists(RuntimeError):
     """The folder holds an authority already."""
 
 
@@ -44,12 +44,13 @@ def usual_names() -> list[str]:
 
 
 def init(folder: Path, names: Sequence[str]) -> None:
-    """Create the authority and the master's certificate for `names` (hosts and addresses). Raises Taken, ValueError
-    for an invalid host name, OSError."""
+    """Create the authority and the master's certificate for `names` (hosts and addresses).
+
+    Raises AuthorityExists, ValueError for an invalid host name, OSError."""
     subject_names = [_general_name(name) for name in names]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (folder / CA).exists() or (folder / CERT).exists():
-        raise Taken(f"There are certificates in {folder} already.")
+        raise AuthorityExists(f"There are certificates in {folder} already.")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"trainmaster authority of {socket.gethostname()}"[:64])])
     now = dt.datetime.now(dt.UTC)

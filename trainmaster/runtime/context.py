@@ -8,7 +8,7 @@ import os
 from typing import Any, Mapping, Optional, Sequence
 
 from trainmaster.runtime.context_entries import entry_path, set_mode_and_time
-from trainmaster.runtime.errors import BadContext, CallFailed, CallRejected, NobodyThere, NotLeased
+from trainmaster.runtime.errors import BadContext, CallFailed, CallRejected, NoLease, NotLeased
 from trainmaster.runtime.job import SHARED_CONTEXT, JobDescription, Work
 from trainmaster.runtime.master import MasterCalls
 
@@ -19,7 +19,7 @@ def bring_context(master: MasterCalls, job: JobDescription, work: Work, target: 
     """Write the user's files into the existing empty folder `target`. Waits `job.lease_patience` seconds for a master
     that is away.
 
-    Raises BadContext with a sentence that names the entry, NobodyThere, NotLeased.
+    Raises BadContext with a sentence that names the entry, NoLease, NotLeased.
     """
     if work.files is not None:
         write_files(work.files, target)
@@ -81,4 +81,4 @@ def _fetch(master: MasterCalls, job: JobDescription) -> bytes:
     except CallRejected as error:
         raise NotLeased("the files of allocation %s were refused: %s" % (job.allocation_id, error)) from error
     except CallFailed as error:
-        raise NobodyThere("the user's files did not come within %d s: %s" % (job.lease_patience, error)) from error
+        raise NoLease("the user's files did not come within %d s: %s" % (job.lease_patience, error)) from error

@@ -5,7 +5,7 @@ RuntimeFault            the job cannot go on; carries the status to leave with
 |-- NotLeased           the master did not give us the work (75)
 |   |-- HeldElsewhere   another job has this allocation, or it has ended: leave without a trace (0)
 |   |-- NotAdmitted     the session token was refused (77)
-|   `-- NobodyThere     no lease, or no files of the user, for the whole lease patience (75)
+|   `-- NoLease         no lease, or no files of the user, for the whole lease patience (75)
 |-- BadContext          the user's files cannot be unpacked safely (70)
 |-- NoRendezvous        the other nodes did not come (75)
 |-- PortTaken           another account listens on a port that this job reserved (75)
@@ -45,7 +45,7 @@ class NotAdmitted(NotLeased):
     status = 77
 
 
-class NobodyThere(NotLeased):
+class NoLease(NotLeased):
     status = 75
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List
 
-from trainmaster.runtime.errors import CallFailed, CallRejected, HeldElsewhere, NobodyThere, NotAdmitted, NotLeased
+from trainmaster.runtime.errors import CallFailed, CallRejected, HeldElsewhere, NoLease, NotAdmitted, NotLeased
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import JobDescription, Work, parse_work
 from trainmaster.runtime.master import MasterCalls
@@ -16,7 +16,7 @@ def take_lease(master: MasterCalls, job: JobDescription, facts: Facts, addresses
     """Lease the allocation for this job and get its work. Waits `job.lease_patience` seconds for a master that is
     away.
 
-    Raises HeldElsewhere, NotAdmitted, NobodyThere, NotLeased; BadJobFolder when the answer makes no sense.
+    Raises HeldElsewhere, NotAdmitted, NoLease, NotLeased; BadJobFolder when the answer makes no sense.
     """
     body = {
         "job_id": facts.job_id,
@@ -42,4 +42,4 @@ def take_lease(master: MasterCalls, job: JobDescription, facts: Facts, addresses
             ) from error
         raise NotLeased("the lease of allocation %s was refused: %s" % (job.allocation_id, error)) from error
     except CallFailed as error:
-        raise NobodyThere("no lease within %d s: %s" % (job.lease_patience, error)) from error
+        raise NoLease("no lease within %d s: %s" % (job.lease_patience, error)) from error

@@ -21,7 +21,7 @@ from tests.support.api.jobs import Job, config, create, jobs_of
 from tests.support.api.people import assigned, give, person, workspace_of
 from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.master.admission.read_turns import BURST, READS, ReadTurns
-from trainmaster.master.admission.strangers import MOST_STRANGERS, STRANGERS_OF_ADDRESS
+from trainmaster.master.admission.unauthenticated import MOST_UNAUTHENTICATED, UNAUTHENTICATED_OF_ADDRESS
 from trainmaster.master.api import live
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
@@ -337,7 +337,7 @@ def test_live_connections_are_limited_and_closed_on_stop() -> None:
             for follower in (first, second):
                 first_hints(follower, ("mine",))
             with contextlib.ExitStack() as stack:
-                strangers = [stack.enter_context(opened(user)) for _ in range(STRANGERS_OF_ADDRESS + 1)]
+                strangers = [stack.enter_context(opened(user)) for _ in range(UNAUTHENTICATED_OF_ADDRESS + 1)]
                 assert strangers[0].closed() == (
                     1013,
                     "Too many live connections wait for their first message: try again.",
@@ -394,7 +394,7 @@ def test_users_take_turns_and_withdrawn_turns_are_dropped() -> None:
 def test_unauthenticated_connections_lock_no_user_out(user: Api) -> None:
     """Neither one who shows a ticket in the first message, nor one whose request shows a session."""
     with contextlib.ExitStack() as stack:
-        for _ in range(MOST_STRANGERS + 10):
+        for _ in range(MOST_UNAUTHENTICATED + 10):
             stack.enter_context(opened(user))
         with following(user, "mine") as page:
             first_hints(page, ("mine",))
@@ -402,7 +402,7 @@ def test_unauthenticated_connections_lock_no_user_out(user: Api) -> None:
         url = f"ws{user.url[4:]}/api/x1/live"
         with connect(url, proxy=None, open_timeout=DEADLINE, additional_headers=headers) as socket:
             page = Follower(socket)
-            for _ in range(STRANGERS_OF_ADDRESS + 1):  # whoever comes later does not push it out
+            for _ in range(UNAUTHENTICATED_OF_ADDRESS + 1):  # whoever comes later does not push it out
                 stack.enter_context(opened(user))
             page.say(ticket=ticket(user), follow=["mine"])
             first_hints(page, ("mine",))

@@ -31,7 +31,7 @@ from trainmaster.cli.terminal import Plain, clean
 from trainmaster.client.session_calls import hashed
 from trainmaster.config.master import parse_master
 from trainmaster.master import main
-from trainmaster.master.http.guard import Behind, Guard
+from trainmaster.master.http.session_guard import ConnectionHolder, SessionGuard
 from trainmaster.master.services.access.identity import Identities, ValidCredentials
 from trainmaster.master.services.store import Store
 
@@ -337,15 +337,15 @@ def test_many_open_connections_are_one_question() -> None:
         return ValidCredentials(frozenset(users), frozenset(sessions - {7}), frozenset(attempts - {"ended"}))
 
     async def main() -> None:
-        guard = Guard(bind(cast(Store, None)))
+        guard = SessionGuard(bind(cast(Store, None)))
         with contextlib.ExitStack() as stack:
-            open_ = [stack.enter_context(guard.watching(Behind(1, number % 50))) for number in range(1000)]
-            owners = stack.enter_context(guard.watching(Behind(2)))
+            open_ = [stack.enter_context(guard.watching(ConnectionHolder(1, number % 50))) for number in range(1000)]
+            owners = stack.enter_context(guard.watching(ConnectionHolder(2)))
             await asyncio.wait_for(open_[7].wait(), 30)
             assert [number % 50 for number, ended in enumerate(open_) if ended.is_set()] == [7] * 20
             assert not owners.is_set()
-            lives = stack.enter_context(guard.watching(Behind(2, None, "lives")))
-            ends = stack.enter_context(guard.watching(Behind(2, None, "ended")))
+            lives = stack.enter_context(guard.watching(ConnectionHolder(2, None, "lives")))
+            ends = stack.enter_context(guard.watching(ConnectionHolder(2, None, "ended")))
             await asyncio.wait_for(ends.wait(), 30)
             assert not lives.is_set()
 

@@ -119,7 +119,7 @@ class PbsDispatcher(BatchDispatcher):
 
     def check(self, spec: JobSpec) -> Sequence[str]:
         complaints: list[str] = []
-        given = options.Given()
+        given = options.CheckedOptions()
         try:
             given = options.check(_asked(spec), self._options.gpu_resource)
         except BadOption as error:
@@ -306,7 +306,7 @@ def _asked(spec: JobSpec) -> list[str]:
     return Pbs.model_validate(dict(spec.options)).pbsbatch_args
 
 
-def _count_complaints(given: options.Given, request: resources.ChunkRequest) -> list[str]:
+def _count_complaints(given: options.CheckedOptions, request: resources.ChunkRequest) -> list[str]:
     if given.chunks in (None, request.chunks):
         return []
     return [

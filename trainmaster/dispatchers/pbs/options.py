@@ -141,7 +141,7 @@ _TIMES = ("walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "
 
 
 @dataclass
-class Given:
+class CheckedOptions:
     """The user's options, checked. `chunks` is the number of nodes that a select statement named."""
 
     options: dict[str, str] = field(default_factory=dict)  # qsub's letters
@@ -161,9 +161,9 @@ class Given:
         return duration(self.resources.get("min_walltime", ""))
 
 
-def check(arguments: Sequence[str], gpu_resource: str = "ngpus") -> Given:
+def check(arguments: Sequence[str], gpu_resource: str = "ngpus") -> CheckedOptions:
     """Read the user's `pbsbatch_args`; the last of several wins, as with qsub. Raises BadOption."""
-    given = Given()
+    given = CheckedOptions()
     for argument in arguments:
         for letter, value in _read(argument):
             if letter == "f":
@@ -207,7 +207,7 @@ def _read(argument: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _resources(text: str, given: Given, gpu_resource: str) -> None:
+def _resources(text: str, given: CheckedOptions, gpu_resource: str) -> None:
     """One `-l` list: select=..., place=..., or resources separated by commas."""
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
@@ -228,7 +228,7 @@ def _resources(text: str, given: Given, gpu_resource: str) -> None:
             _of_job(name, value, given)
 
 
-def _of_job(name: str, value: str, given: Given) -> None:
+def _of_job(name: str, value: str, given: CheckedOptions) -> None:
     if not _VALUE.fullmatch(value):
         raise BadOption(f"PBS resource {name} has a value with characters that are not taken: {value!r}")
     if name in _SIZES and not _SIZE.fullmatch(value):
@@ -238,7 +238,7 @@ def _of_job(name: str, value: str, given: Given) -> None:
     given.resources[name] = value
 
 
-def _select(text: str, given: Given, gpu_resource: str) -> None:
+def _select(text: str, given: CheckedOptions, gpu_resource: str) -> None:
     """`[N:]name=value:...`: what every node gets beside its slots."""
     if "+" in text:
         raise BadOption("PBS option -l select may describe one kind of node only: all nodes of a trial are alike")
@@ -254,7 +254,7 @@ def _select(text: str, given: Given, gpu_resource: str) -> None:
         _of_chunk(name, value, given, gpu_resource)
 
 
-def _of_chunk(name: str, value: str, given: Given, gpu_resource: str) -> None:
+def _of_chunk(name: str, value: str, given: CheckedOptions, gpu_resource: str) -> None:
     if name == gpu_resource:
         raise BadOption(
             f"PBS resource {name} is not configurable; set resources.slots_per_trial and pbs.slots_per_node"
@@ -272,7 +272,7 @@ def _of_chunk(name: str, value: str, given: Given, gpu_resource: str) -> None:
     given.per_node[name] = value
 
 
-def _place(text: str, given: Given) -> None:
+def _place(text: str, given: CheckedOptions) -> None:
     """`excl`, `exclhost`, `shared` and `group=NAME`; trainmaster itself sets the placement of nodes."""
     for part in text.split(":"):
         if part == "scatter":

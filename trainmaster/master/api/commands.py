@@ -69,7 +69,7 @@ def _query(
     return TaskQuery("", users, user_ids, workspace_id, key, bool(descending))
 
 
-Wanted = Annotated[TaskQuery, Depends(_query)]
+QueriedTasks = Annotated[TaskQuery, Depends(_query)]
 
 
 def contents(files: list[File]) -> list[ContextFile]:
@@ -159,7 +159,7 @@ def _planned(plan: task_creation.Plan, caller: Caller) -> Json:
 
 
 @dataclass(frozen=True)
-class Family:
+class TaskKind:
     """One of the four kinds: its name in addresses and answers, how one of them is shown to a caller, and how it is
     shown in lists."""
 
@@ -192,38 +192,38 @@ class Family:
         )
 
 
-COMMANDS = Family(COMMAND, "command", lambda view, *_: _shown(view), _shown)
-NOTEBOOKS = Family(NOTEBOOK, "notebook", lambda view, *_: _with_address(view), _with_address)
-SHELLS = Family(SHELL, "shell", _shell, _shown)  # lists are without their keys
-TENSORBOARDS = Family(TENSORBOARD, "tensorboard", lambda view, *_: _tensorboard(view), _tensorboard)
+COMMANDS = TaskKind(COMMAND, "command", lambda view, *_: _shown(view), _shown)
+NOTEBOOKS = TaskKind(NOTEBOOK, "notebook", lambda view, *_: _with_address(view), _with_address)
+SHELLS = TaskKind(SHELL, "shell", _shell, _shown)  # lists are without their keys
+TENSORBOARDS = TaskKind(TENSORBOARD, "tensorboard", lambda view, *_: _tensorboard(view), _tensorboard)
 
 
-def _serve(family: Family) -> None:
-    """Add the endpoints of one family, except the one that starts a task."""
-    name, kind = family.name, family.kind
+def _serve(task_kind: TaskKind) -> None:
+    """Add the endpoints of one kind, except the one that starts a task."""
+    name, kind = task_kind.name, task_kind.kind
     given = Path(alias=f"{name}_id")
 
     @router.get(f"/{name}s", name=f"{name}s")
-    def page(master: UsesMaster, caller: UserCaller, wanted: Wanted, offset: int = 0, limit: int = 0) -> Json:
+    def page(master: UsesMaster, caller: UserCaller, wanted: QueriedTasks, offset: int = 0, limit: int = 0) -> Json:
         listed = master.standalone_tasks.list_page(caller, replace(wanted, kind=kind), offset, limit)
         pagination = Pagination.of(listed.window).model_dump(by_alias=True)
-        return {f"{name}s": [family.listed(view) for view in listed.items], "pagination": pagination}
+        return {f"{name}s": [task_kind.listed(view) for view in listed.items], "pagination": pagination}
 
     @router.get(f"/{name}s/{{{name}_id}}", name=f"get_{name}")
     def get(master: UsesMaster, caller: UserCaller, task_id: str = given) -> Json:
         view = master.standalone_tasks.get(task_id, kind)
-        return {**family.answer(view, caller, master), "config": masked(view.row.config.to_json())}
+        return {**task_kind.answer(view, caller, master), "config": masked(view.row.config.to_json())}
 
     @router.post(f"/{name}s/{{{name}_id}}/kill", name=f"kill_{name}")
     def kill(master: UsesMaster, caller: UserCaller, task_id: str = given) -> Json:
         master.standalone_tasks.kill(caller, task_id, kind)
-        return family.answer(master.standalone_tasks.get(task_id), caller, master)
+        return task_kind.answer(master.standalone_tasks.get(task_id), caller, master)
 
     @router.post(f"/{name}s/{{{name}_id}}/set_priority", name=f"prioritise_{name}")
     def prioritise(body: SetPriority, master: UsesMaster, caller: UserCaller, task_id: str = given) -> Json:
         view = master.standalone_tasks.get(task_id, kind)
         master.queue_control.prioritise_task(caller, view.row, str(view.job_id), body.priority)
-        return family.answer(master.standalone_tasks.get(task_id), caller, master)
+        return task_kind.answer(master.standalone_tasks.get(task_id), caller, master)
 
 
 for _family in (COMMANDS, NOTEBOOKS, SHELLS, TENSORBOARDS):

@@ -14,7 +14,7 @@ from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.views import comparison
-from trainmaster.master.services.views.comparison import EXPERIMENTS, TRIALS, Compared, Wanted
+from trainmaster.master.services.views.comparison import EXPERIMENTS, TRIALS, Compared, ComparisonRequest
 from trainmaster.master.services.views.experiment_table import cell
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
@@ -100,7 +100,7 @@ def compare(
     kind = TRIALS if trials else EXPERIMENTS
     ids = comparison.numbers(trials or experiments, kind)
     named = Named(group or "validation", metric) if metric else None
-    compared = master.comparisons.compare(caller, Wanted(kind, ids, named, x, points))
+    compared = master.comparisons.compare(caller, ComparisonRequest(kind, ids, named, x, points))
     return Comparison(
         kind=kind,
         things=[_thing(thing, kind) for thing in compared.things],

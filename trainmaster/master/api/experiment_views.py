@@ -20,9 +20,9 @@ from trainmaster.master.db.tables import Story
 from trainmaster.master.http.dependencies import UserCaller, UsesMaster
 from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.metrics.series import Named
-from trainmaster.master.services.views.board import Board, CurvesWanted
+from trainmaster.master.services.views.board import Board, CurvesRequest
 from trainmaster.master.services.views.curves import CurveGrid
-from trainmaster.master.services.views.experiment_story import WantedEvents
+from trainmaster.master.services.views.experiment_story import EventsRequest
 from trainmaster.master.services.views.experiment_table import cell
 
 router = APIRouter(prefix="/api/x1", tags=["experiments"])
@@ -47,7 +47,7 @@ def board(
     since: Since = 0,
 ) -> ExperimentBoard:
     """All trials of an experiment as slim rows, its rungs, and with `curves` the curves of one metric."""
-    wanted = CurvesWanted(_named(group, metric), x, points, since) if curves else None
+    wanted = CurvesRequest(_named(group, metric), x, points, since) if curves else None
     stored = master.boards.read(experiment_id, wanted)
     return ExperimentBoard(
         experiment=_head(stored),
@@ -90,7 +90,7 @@ def story(
     subject: Annotated[str, Query(max_length=50, description="search, trial or experiment; default: all")] = "",
 ) -> StoryAnswer:
     """Why everything happened, in order: decisions of the search, of people, and ends of jobs."""
-    wanted = WantedEvents(limit, after, before, newest, trial, subject)
+    wanted = EventsRequest(limit, after, before, newest, trial, subject)
     rows, more = master.experiment_story.page(experiment_id, wanted)
     return StoryAnswer(events=[event(row) for row in rows], more=more)
 

@@ -27,7 +27,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainmaster.master.admission.connections import LIVE, LONGEST_MESSAGE
 from trainmaster.master.admission.read_turns import ReadTurn, ReadTurns
-from trainmaster.master.admission.strangers import Strangers
+from trainmaster.master.admission.unauthenticated import UnauthenticatedConnections
 from trainmaster.master.db import changes
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 from trainmaster.master.http.dependencies import (
@@ -41,8 +41,8 @@ from trainmaster.master.http.dependencies import (
     user_of_session,
 )
 from trainmaster.master.http.error_envelope import envelope, note_refusal
-from trainmaster.master.http.guard import Behind, Guard
 from trainmaster.master.http.permissions import ENDPOINTS
+from trainmaster.master.http.session_guard import ConnectionHolder, SessionGuard
 from trainmaster.master.services import live_changes
 from trainmaster.master.services.access import locations, tickets
 from trainmaster.master.services.access.identity import Caller
@@ -123,9 +123,9 @@ def check(master: ServedMaster, caller: Caller, topic: str) -> None:
 class Pages:
     """All live connections of this process. Belongs to the event loop."""
 
-    def __init__(self, master: ServedMaster, guard: Guard) -> None:
+    def __init__(self, master: ServedMaster, guard: SessionGuard) -> None:
         self.master, self.guard = master, guard
-        self.strangers = Strangers()
+        self.unauthenticated = UnauthenticatedConnections()
         self._users: Counter[int] = Counter()
         self.turns = ReadTurns()
 
@@ -152,7 +152,7 @@ async def live(socket: WebSocket) -> None:
     with contextlib.ExitStack() as until_known:
         must_leave = asyncio.Event()
         if (user_id := await _signed_in(pages.master, socket)) is None:
-            must_leave = until_known.enter_context(pages.strangers.entered(peer_of(socket)))
+            must_leave = until_known.enter_context(pages.unauthenticated.entered(peer_of(socket)))
         elif why := until_known.enter_context(pages.known(user_id)):
             note_refusal(socket, why)
             await socket.send_denial_response(envelope(503, why))
@@ -267,7 +267,7 @@ class _Page:
             assert caller.session_id is not None  # tickets are of sessions
             with (
                 self._pages.known(caller.user_id) as excess,
-                self._pages.guard.telling(Behind(caller.user_id, caller.session_id), self._session_over),
+                self._pages.guard.setting(ConnectionHolder(caller.user_id, caller.session_id), self._session_over),
                 self._master.wakeups.waking(changes.SUBJECT, self._rights),
             ):
                 if excess:

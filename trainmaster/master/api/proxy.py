@@ -18,14 +18,22 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 from websockets.typing import Subprotocol
 
-from trainmaster.master.api.visits import Visit, admit, asked_for, lead_in, query_of, ticket_of, with_pass
+from trainmaster.master.api.service_access import (
+    ServiceAccess,
+    admit,
+    asked_for,
+    lead_in,
+    query_of,
+    ticket_of,
+    with_pass,
+)
 from trainmaster.master.http import cookies
 from trainmaster.master.http.dependencies import ServedMaster, UsesMaster, in_header, peer_of
 from trainmaster.master.http.error_envelope import envelope
-from trainmaster.master.http.guard import SCOPE_KEY, Guard
 from trainmaster.master.http.origins import SERVICES
 from trainmaster.master.http.redirects import redirect
 from trainmaster.master.http.security_headers import PASSED_ON
+from trainmaster.master.http.session_guard import SCOPE_KEY, SessionGuard
 from trainmaster.master.services.errors import NotFound, ServiceError, Unauthenticated
 from trainmaster.master.services.tasks.proxies import JobService
 
@@ -119,10 +127,10 @@ def _back(headers: Iterable[tuple[bytes, bytes]], name: str) -> list[tuple[bytes
     return kept
 
 
-def _rules(master: ServedMaster, request: Request, visit: Visit) -> list[tuple[bytes, bytes]]:
+def _rules(master: ServedMaster, request: Request, access: ServiceAccess) -> list[tuple[bytes, bytes]]:
     """Security headers of a service's response, beside its own: on the master's origin it may be shown, but do nothing
     in its visitor's name, unless it is the visitor's own."""
-    if SERVICES in request.scope or visit.by_owner:
+    if SERVICES in request.scope or access.by_owner:
         return [(b"cross-origin-resource-policy", b"same-origin")]
     return [(b"content-security-policy", SANDBOX)]
 
@@ -154,13 +162,13 @@ async def without_slash(service_id: str, request: Request) -> Response:
     return redirect(f"/proxy/{quote(service_id, safe=':')}/{query}", 308)
 
 
-async def _admitted(master: ServedMaster, connection: HTTPConnection, service_id: str) -> Visit:
+async def _admitted(master: ServedMaster, connection: HTTPConnection, service_id: str) -> ServiceAccess:
     """Raise Unauthenticated, Forbidden, NotFound."""
     shown = in_header(connection) or "; ".join(cookies.shown(connection, cookies.PASS))
-    visit = await master.threads.check(shown, peer_of(connection), admit, master, connection, service_id)
-    if visit.caller is not None:
-        master.threads.remember(shown, visit.caller)
-    return visit
+    access = await master.threads.check(shown, peer_of(connection), admit, master, connection, service_id)
+    if access.caller is not None:
+        master.threads.remember(shown, access.caller)
+    return access
 
 
 async def _used(master: ServedMaster, service: JobService) -> None:
@@ -170,13 +178,13 @@ async def _used(master: ServedMaster, service: JobService) -> None:
 @router.api_route("/proxy/{service_id}/{path:path}", methods=METHODS, include_in_schema=False)
 async def http(service_id: str, path: str, request: Request, master: UsesMaster) -> Response:
     try:
-        visit = await _admitted(master, request, service_id)
+        access = await _admitted(master, request, service_id)
     except Unauthenticated as error:
         return await master.threads.check("", peer_of(request), lead_in, master, request, service_id, error)
-    if visit.caller is not None and ticket_of(request) and request.method == "GET":
-        return with_pass(master, request, service_id, visit.caller, asked_for(request))
-    service = visit.service
-    request.scope[SCOPE_KEY] = visit.behind
+    if access.caller is not None and ticket_of(request) and request.method == "GET":
+        return with_pass(master, request, service_id, access.caller, asked_for(request))
+    service = access.service
+    request.scope[SCOPE_KEY] = access.holder
     if service.tcp:
         return envelope(426, "This service sends raw bytes: use a WebSocket.", headers={"Upgrade": "websocket"})
     await _used(master, service)
@@ -190,7 +198,7 @@ async def http(service_id: str, path: str, request: Request, master: UsesMaster)
         return envelope(502, f"The service in the task {service.task_id} does not answer: {why}.")
     streamed = StreamingResponse(_pieces(answer), answer.status_code)
     request.scope[PASSED_ON] = True
-    streamed.raw_headers = [*_back(answer.headers.raw, service_id), *_rules(master, request, visit)]
+    streamed.raw_headers = [*_back(answer.headers.raw, service_id), *_rules(master, request, access)]
     return streamed
 
 
@@ -241,20 +249,20 @@ async def _pieces(answer: httpx.Response) -> AsyncIterator[bytes]:
 async def websocket(socket: WebSocket, service_id: str, path: str) -> None:
     master: ServedMaster = socket.app.state.master
     try:
-        visit = await _admitted(master, socket, service_id)
+        access = await _admitted(master, socket, service_id)
     except ServiceError as error:
         status = 401 if isinstance(error, Unauthenticated) else 404 if isinstance(error, NotFound) else 403
         await socket.send_denial_response(envelope(status, error.message))
         return
 
-    service = visit.service
+    service = access.service
 
     async def used() -> None:
         await _used(master, service)
 
     await used()
-    guard: Guard = socket.app.state.guard
-    with guard.watching(visit.behind) as ended:
+    guard: SessionGuard = socket.app.state.guard
+    with guard.watching(access.holder) as ended:
         if service.tcp:
             await _bytes_through(socket, service, used, ended)
         else:

@@ -22,7 +22,7 @@ from trainmaster.master.services.files import model_files
 from trainmaster.master.services.metrics import profiler, series
 from trainmaster.master.services.metrics.metric_reports import MAX_STEPS
 from trainmaster.master.services.metrics.profiler import Series
-from trainmaster.master.services.metrics.series import Named, Point, Stretch
+from trainmaster.master.services.metrics.series import Named, Point, SeriesSection
 from trainmaster.master.values.stored import Json
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"])
@@ -53,8 +53,8 @@ def _metric(
 Metric = Annotated[Named, Depends(_metric)]
 
 
-def _stretch(startBatches: Steps = 0, endBatches: Steps = 0, maxDatapoints: Count = 0) -> Stretch:
-    return Stretch(startBatches, endBatches or MAX_STEPS, maxDatapoints)
+def _section(startBatches: Steps = 0, endBatches: Steps = 0, maxDatapoints: Count = 0) -> SeriesSection:
+    return SeriesSection(startBatches, endBatches or MAX_STEPS, maxDatapoints)
 
 
 _FILTER = "timeSeriesFilter."
@@ -63,13 +63,13 @@ _RANGE = _FILTER + "integerRange."
 
 def _filtered(
     request: Request,
-    stretch: Annotated[Stretch, Depends(_stretch)],
+    section: Annotated[SeriesSection, Depends(_section)],
     name: Annotated[str, Query(alias=_FILTER + "name")] = "batches",
     gt: Annotated[int | None, Query(alias=_RANGE + "gt", ge=-1, le=MAX_STEPS)] = None,
     gte: Annotated[int | None, Query(alias=_RANGE + "gte", ge=0, le=MAX_STEPS)] = None,
     lt: Annotated[int | None, Query(alias=_RANGE + "lt", ge=0, le=MAX_STEPS)] = None,
     lte: Annotated[int | None, Query(alias=_RANGE + "lte", ge=0, le=MAX_STEPS)] = None,
-) -> Stretch:
+) -> SeriesSection:
     """Return a filter of the series takes the place of `startBatches` and `endBatches`. Of Determined's filters there
     is the range of batches. Raises Invalid for others."""
     given = {key for key in request.query_params if key.startswith(_FILTER)}
@@ -78,13 +78,13 @@ def _filtered(
         wrong = min(given - known, default=_FILTER + "name")
         raise Invalid(f"{wrong}: a series is cut by batches only: give timeSeriesFilter.integerRange of batches.")
     if not given - {_FILTER + "name"}:
-        return stretch
+        return section
     first = max(0 if gt is None else gt + 1, 0 if gte is None else gte)
     last = min(MAX_STEPS if lt is None else lt - 1, MAX_STEPS if lte is None else lte)
-    return Stretch(first, last, stretch.points)
+    return SeriesSection(first, last, section.points)
 
 
-Part = Annotated[Stretch, Depends(_stretch)]
+Part = Annotated[SeriesSection, Depends(_section)]
 
 
 @router.get("/experiments/{experiment_id}/metrics-stream/batches")
@@ -109,7 +109,7 @@ async def trials_sample(
     master: UsesMaster,
     caller: UserCaller,
     metric: Metric,
-    stretch: Part,
+    section: Part,
     most: Annotated[int, Query(alias="maxTrials", ge=0, le=series.MOST_TRIALS)] = 0,
     period: Period = 0.0,
 ) -> StreamingResponse:
@@ -118,7 +118,7 @@ async def trials_sample(
     shown: dict[int, int] = {}  # trial -> the last step that was sent
 
     def look() -> tuple[Json | None, bool]:
-        curves, live = master.series.sample(experiment_id, metric, stretch, most)
+        curves, live = master.series.sample(experiment_id, metric, section, most)
         trials = []
         for curve in curves:
             known = shown.get(curve.trial.id)
@@ -175,7 +175,7 @@ async def trials_snapshot(
 def compare(
     master: UsesMaster,
     caller: UserCaller,
-    stretch: Annotated[Stretch, Depends(_filtered)],
+    section: Annotated[SeriesSection, Depends(_filtered)],
     trial_ids: Annotated[list[int], Query(alias="trialIds")] = [],  # noqa: B006
     names: Annotated[list[str], Query(alias="metricNames")] = [],  # noqa: B006
     ids: Annotated[list[str], Query(alias="metricIds")] = [],  # noqa: B006
@@ -186,7 +186,7 @@ def compare(
     wanted = [Named(*_split(one)) for one in ids]
     groups = [_group(group, metricType)] if group or metricType else ["training", "validation"]
     wanted += [Named(one, name) for one in groups for name in names]
-    curves = master.series.compare(caller, trial_ids, wanted, stretch)
+    curves = master.series.compare(caller, trial_ids, wanted, section)
     time = now()
     shown = [
         {

@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
-from trainmaster.master.api.visits import TICKET
+from trainmaster.master.api.service_access import TICKET
 from trainmaster.master.db.model_registry import Model, ModelVersion
 from trainmaster.master.db.tables import Project
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE

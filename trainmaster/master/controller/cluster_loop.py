@@ -28,7 +28,7 @@ from trainmaster.dispatchers.base import (
     StreamPosition,
 )
 from trainmaster.dispatchers.contract.agents import agent_hub
-from trainmaster.master.controller.replay import NotThereYet, Replay, Unread
+from trainmaster.master.controller.replay import NotThereYet, Replay, UnreadableFolder
 from trainmaster.master.controller.submits import Submits
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.lifecycle.allocation import Outcome
@@ -80,8 +80,8 @@ class ClusterLoop:
         self._replays: dict[str, Replay | None] = {}  # of attempts whose end waits until their files are read
         self._removing: dict[JobRef, float] = {}  # unwanted jobs, and when they were asked to leave
         self._announce_at = self._collect_at = 0.0
-        self._patience = Retries()
-        self._submits = Submits(master, cluster, self._patience, self._wake.set, self._stop)
+        self._retries = Retries()
+        self._submits = Submits(master, cluster, self._retries, self._wake.set, self._stop)
 
     @property
     def cluster(self) -> Cluster:
@@ -256,10 +256,10 @@ class ClusterLoop:
             if next(in_time):
                 self._investigate(by_id[allocation_id])
 
-        self._patience.each("examining the end of", by_id, investigate)
+        self._retries.each("examining the end of", by_id, investigate)
         return self._master.endings.ending(self._cluster.name) if unclear else endings_seen
 
-    def _investigate(self, one: endings.Unclear) -> None:
+    def _investigate(self, one: endings.UnclearEnd) -> None:
         allocation_id, ref = one.allocation_id, one.ref
         remains = self._read(ref.token, ref.user)
         taken = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
@@ -309,7 +309,7 @@ class ClusterLoop:
             else:
                 self._end_alone(verdict)
 
-        self._patience.each("the end of", verdicts, conclude)
+        self._retries.each("the end of", verdicts, conclude)
         for experiment_id, together in ends.items():
             self._end(experiment_id, together)
 
@@ -354,7 +354,7 @@ class ClusterLoop:
             replay = self._replays[allocation_id] = Replay(self._master, verdict)
         try:
             over = replay.go_on(partial(self._read, verdict.token, verdict.run_as), time.monotonic() + REPLAY_TURN)
-        except Unread:
+        except UnreadableFolder:
             tries = self._unread[allocation_id] = self._unread.get(allocation_id, 0) + 1
             return tries >= READ_TRIES
         except NotThereYet:
@@ -385,7 +385,7 @@ class ClusterLoop:
         if time.monotonic() < self._collect_at:
             return
         what = "the removal of the job folder of"
-        resting = self._patience.resting(what)
+        resting = self._retries.resting(what)
         ended = self._master.endings.uncollected(self._cluster.name, COLLECTED_AT_ONCE, resting)
         if len(ended) < COLLECTED_AT_ONCE:
             self._collect_at = time.monotonic() + COLLECT_EVERY
@@ -396,7 +396,7 @@ class ClusterLoop:
                 self._dispatcher.forget(*folders[allocation_id])
                 self._master.endings.collected(allocation_id)
 
-        self._patience.each(what, [*folders, *resting], collect)
+        self._retries.each(what, [*folders, *resting], collect)
 
     def _read(self, token: str, user: str | None, places: Mapping[str, StreamPosition] | None = None) -> Remains | None:
         """Return the exit records that a job left; with `places` also its streams."""

@@ -29,7 +29,7 @@ class Compactor:
     def __init__(self, master: Master) -> None:
         self._master = master
         self._newest: dict[str, int] = {}  # the newest ids at the last pass
-        self._patience = Retries()
+        self._retries = Retries()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
 
@@ -72,9 +72,9 @@ class Compactor:
 
         while more and not self._stop.is_set():
             more = False
-            self._patience.each("counting", sources, count)
-            self._patience.each("compacting the series of trial", self._master.series_columns.due(), series)
-            self._patience.each("compacting the log of task", self._master.log_blocks.due(), lines)
+            self._retries.each("counting", sources, count)
+            self._retries.each("compacting the series of trial", self._master.series_columns.due(), series)
+            self._retries.each("compacting the log of task", self._master.log_blocks.due(), lines)
 
     def _rested(self, step: Callable[[], bool]) -> bool:
         """Take a step and sleep after it. False when that was the last one, or the loop must end."""

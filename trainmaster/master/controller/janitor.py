@@ -1,5 +1,5 @@
 """The loops that remove what was deleted or has expired: experiments, checkpoints, logs, sessions, idle notebooks; and
-the one that tells the trials of a large experiment that it was paused or ended.
+the one that passes a pause or an end of a large experiment on to its trials.
 
 Rows and files have a loop each: a file system that does not answer must not delay a log-out. Each step and each item
 is independent, and an item that fails repeatedly is retried with increasing delays (`services.retries`).
@@ -23,7 +23,7 @@ from trainmaster.master.services.store import Wakeups
 log = logging.getLogger(__name__)
 
 PERIOD = 30.0  # seconds between two passes without a wake-up
-REST_OF_TELLING = 0.5  # of the time that a step takes: ten thousand trials must hear of a kill within ten seconds
+PROPAGATION_REST = 0.5  # of the time that a pass takes: ten thousand trials must hear of a kill within ten seconds
 LOGS_PERIOD = 3600.0  # seconds between two searches for expired logs
 Steps = Mapping[str, Callable[[], object]]
 
@@ -67,7 +67,7 @@ class Janitor:
                 retries,
                 {"propagating states to trials": lambda: master.propagation.propagate(retries)},
                 subject=PROPAGATION,
-                rest=REST_OF_TELLING,
+                rest=PROPAGATION_REST,
             ),
         )
 
@@ -102,7 +102,7 @@ class _Loop:
         subject: str = "janitor",
         rest: float = 0.0,
     ) -> None:
-        self._name, self._wakeups, self._patience, self._steps = name, wakeups, retries, steps
+        self._name, self._wakeups, self._retries, self._steps = name, wakeups, retries, steps
         self._subject, self._rest = subject, rest
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -125,7 +125,7 @@ class _Loop:
             self._wake.clear()
             began = time.monotonic()
             try:
-                self._patience.each(f"a step of the {self._name}:", self._steps, self._take)
+                self._retries.each(f"a step of the {self._name}:", self._steps, self._take)
             except DATABASE_UNAVAILABLE as error:
                 log.info("the %s waits for the database: %s", self._name, in_short(error))
             self._stop.wait(self._rest * (time.monotonic() - began))

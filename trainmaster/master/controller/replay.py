@@ -28,7 +28,7 @@ BEYOND = 2**62  # a position beyond the end of any file
 Read = Callable[[dict[str, StreamPosition]], Remains | None]
 
 
-class Unread(Exception):
+class UnreadableFolder(Exception):
     """The folder cannot be read now."""
 
 
@@ -51,14 +51,14 @@ class Replay:
         self.flood = ""  # why the rest is ignored, as a sentence: it is more than any honest job leaves
 
     def go_on(self, read: Read, until: float) -> bool:
-        """Take in more records for a limited time; return whether all that count have been. Raises Unread,
+        """Take in more records for a limited time; return whether all that count have been. Raises UnreadableFolder,
         NotThereYet (begin again later), and as `Store.transaction`."""
         began = time.monotonic()
         try:
             while not self._gone and not self.flood:
                 remains = read(self._places)
                 if remains is None:
-                    raise Unread
+                    raise UnreadableFolder
                 for stream, piece in remains.streams.items():
                     if not self._counts(stream):
                         self._end(stream)

@@ -36,13 +36,13 @@ class Submits:
         self,
         master: Master,
         cluster: Cluster,
-        patience: Retries,
+        retries: Retries,
         wake: Callable[[], None],
         stopping: threading.Event,
     ) -> None:
         self._master, self._cluster = master, cluster
         self._dispatcher = cluster.dispatcher
-        self._patience, self._wake, self._stop = patience, wake, stopping
+        self._retries, self._wake, self._stop = retries, wake, stopping
         self._pool = ThreadPoolExecutor(SUBMITTERS, thread_name_prefix=f"submit-{cluster.name}")
         self._submitting: dict[str, Future[None]] = {}
         self._unsettled: dict[str, str] = {}  # submits whose outcome could not be stored: why
@@ -98,7 +98,7 @@ class Submits:
                     if not isinstance(error, DATABASE_UNAVAILABLE):
                         log.error("submitting %s failed", allocation_id, exc_info=error)
                     self._unsettled[allocation_id] = f"its outcome could not be stored: {in_short(error)}"
-        self._patience.each("storing the outcome of the submit of", self._unsettled, self._settle_one)
+        self._retries.each("storing the outcome of the submit of", self._unsettled, self._settle_one)
 
     def _settle_one(self, allocation_id: str) -> None:
         self._master.submissions.perhaps_submitted(allocation_id, self._unsettled[allocation_id])

@@ -21,10 +21,10 @@ from trainmaster.master.admission.report_queue import ReportQueue
 from trainmaster.master.admission.request_shares import Shares
 from trainmaster.master.http import cookies
 from trainmaster.master.http.caller_threads import CallerThreads, note_caller, place_of
-from trainmaster.master.http.guard import SCOPE_KEY, Behind
 from trainmaster.master.http.job_calls import JobCalls
 from trainmaster.master.http.origins import SERVICES
 from trainmaster.master.http.permissions import CLOSED_INSIDE, ENDPOINTS, MASKED, closed_inside
+from trainmaster.master.http.session_guard import SCOPE_KEY, ConnectionHolder
 from trainmaster.master.services import addresses
 from trainmaster.master.services.access import identity, locations
 from trainmaster.master.services.access.identity import Caller
@@ -186,7 +186,7 @@ def _known(connection: HTTPConnection, master: ServedMaster) -> Caller:
         raise Unauthenticated("Log in first: `det user login`.")
     caller = master.identities.authenticate(token)
     if caller.session_id is not None or caller.inside is not None:
-        connection.scope[SCOPE_KEY] = Behind(caller.user_id, caller.session_id, caller.inside)
+        connection.scope[SCOPE_KEY] = ConnectionHolder(caller.user_id, caller.session_id, caller.inside)
     return caller
 
 

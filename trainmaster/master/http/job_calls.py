@@ -12,7 +12,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.allocations.leases import LeaseRequest
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.ingest.calls import ReportCall
-from trainmaster.master.services.ingest.exits import ExitReport, Taken
+from trainmaster.master.services.ingest.exits import AckedRecords, ExitReport
 from trainmaster.master.services.ingest.records import ReportAnswer
 from trainmaster.master.services.master import Master
 from trainmaster.master.values.stored import Json
@@ -45,7 +45,9 @@ class JobCalls:
         self.reports: GroupCommit[ReportCall, ReportAnswer] = GroupCommit(
             master.report_calls.take_reports, of_attempt, alone, seconds
         )
-        self.exits: GroupCommit[ExitReport, Taken] = GroupCommit(master.exits.take_exits, of_attempt, alone, seconds)
+        self.exits: GroupCommit[ExitReport, AckedRecords] = GroupCommit(
+            master.exits.take_exits, of_attempt, alone, seconds
+        )
         self.preemptions: GroupCommit[str, str | None] = GroupCommit(
             lambda ids, /, *, wait: master.preemptions.reasons(ids),  # noqa: ARG005
             *(str, alone, seconds, 1),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainmaster.master.http.guard import SCOPE_KEY, Behind, Guard
+from trainmaster.master.http.session_guard import SCOPE_KEY, ConnectionHolder, SessionGuard
 
 Headers = tuple[tuple[bytes, bytes], ...]
 PASSED_ON = "trainmaster.passed"  # in the scope of a response from a service in a job: it has rules of its own
@@ -30,7 +30,7 @@ OF_SERVICES: Headers = (
 class SecurityHeaders:
     """The ASGI application before FastAPI."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: SessionGuard) -> None:
         self.app, self.guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -43,7 +43,7 @@ class SecurityHeaders:
 
 
 class _Answer:
-    def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, guard: SessionGuard, scope: Scope, receive: Receive, send: Send) -> None:
         self._guard, self._scope, self._receive, self._send = guard, scope, receive, send
         self._read = self._open = self._cut = False
 
@@ -57,12 +57,12 @@ class _Answer:
     async def receive(self) -> Message:
         """Return the next message; once the request has been read, also the end of the caller's session, which ends the
         response as if the caller had disconnected."""
-        behind: Behind | None = self._scope.get(SCOPE_KEY) if self._read else None
-        if behind is None:
+        holder: ConnectionHolder | None = self._scope.get(SCOPE_KEY) if self._read else None
+        if holder is None:
             message = await self._receive()
             self._read = self._read or not message.get("more_body", False)
             return message
-        with self._guard.watching(behind) as ended:
+        with self._guard.watching(holder) as ended:
             coming, over = asyncio.ensure_future(self._receive()), asyncio.ensure_future(ended.wait())
             try:
                 await asyncio.wait({coming, over}, return_when=asyncio.FIRST_COMPLETED)

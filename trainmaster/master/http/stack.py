@@ -13,14 +13,14 @@ from trainmaster.master.http.conditional_get import ConditionalGet
 from trainmaster.master.http.dependencies import LargeBodySenders, ServedMaster, admit_large
 from trainmaster.master.http.error_envelope import AnsweredErrors, RefuseNul
 from trainmaster.master.http.grpc_gateway import GrpcGateway
-from trainmaster.master.http.guard import Guard
 from trainmaster.master.http.origins import ProxyHeaders, ServicesOrigin, StripPortalPrefix
 from trainmaster.master.http.security_headers import SecurityHeaders
+from trainmaster.master.http.session_guard import SessionGuard
 from trainmaster.master.http.statement_cancellation import StatementCancellation
 from trainmaster.master.services.addresses import networks
 
 
-def stack(config: MasterConfig, master: ServedMaster, guard: Guard) -> list[Middleware]:
+def stack(config: MasterConfig, master: ServedMaster, guard: SessionGuard) -> list[Middleware]:
     """Return the middleware of a master. What the configuration does not use is left out."""
     limits = master.settings.limits
     proxies, services = networks(config.trusted_proxies), config.services_url

@@ -34,7 +34,7 @@ from trainmaster.master.services.store import wake
 
 log = logging.getLogger(__name__)
 
-SESSIONS = "sessions"  # the wake-up subject of `api.guard`, which closes connections of ended sessions
+SESSIONS = "sessions"  # the wake-up subject of `http.session_guard`, which closes connections of ended sessions
 SESSION, ACCESS_TOKEN = "USER_SESSION", "ACCESS_TOKEN"  # kinds of bearer tokens
 SESSION_LIFE = dt.timedelta(days=7)
 TOKEN_GRACE = dt.timedelta(minutes=10)  # time after the end of its attempt in which a job may still report

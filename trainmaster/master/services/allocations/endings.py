@@ -236,7 +236,7 @@ def possibly_over() -> ColumnElement[bool]:
 
 
 @dataclass(frozen=True)
-class Unclear:
+class UnclearEnd:
     """An attempt whose end its scheduler or its files may still explain. `reported`: the scheduler's end;
     `explains`: whether to ask it, beside reading the files."""
 
@@ -246,7 +246,7 @@ class Unclear:
     explains: bool
 
 
-def unclear(endings: Sequence[Ending]) -> list[Unclear]:
+def unclear(endings: Sequence[Ending]) -> list[UnclearEnd]:
     """List the attempts that the scheduler reports ended, or no longer lists, while exit records of nodes are missing;
     and those that it calls cancelled although something speaks against a person."""
     unexplained = []
@@ -257,7 +257,7 @@ def unclear(endings: Sequence[Ending]) -> list[Unclear]:
         if ending.ref is not None and (doubted or (over and len(attempt.exits) < attempt.num_nodes)):
             # "failed" may hide the cause; every other state names it
             explains = doubted or attempt.reported in (None, OutcomeKind.FAILED)
-            unexplained.append(Unclear(ending.allocation.id, ending.ref, attempt.reported, explains))
+            unexplained.append(UnclearEnd(ending.allocation.id, ending.ref, attempt.reported, explains))
     return unexplained
 
 

@@ -11,7 +11,7 @@ from trainmaster.master.values.stored import Json
 
 
 @dataclass(frozen=True)
-class Look:
+class StateStyle:
     """How a state is shown: the line, the mark before the experiment's name, the colour, the word for the state."""
 
     line: str
@@ -20,9 +20,9 @@ class Look:
     word: str
 
 
-_LOOKS: Mapping[str, Look] = {
-    "COMPLETED": Look("Your experiment completed successfully 🎉", "✅ ", "#13B670", "Completed"),
-    "ERROR": Look("Your experiment has stopped with errors", "❌ ", "#DD5040", "Errored"),
+_STYLES: Mapping[str, StateStyle] = {
+    "COMPLETED": StateStyle("Your experiment completed successfully 🎉", "✅ ", "#13B670", "Completed"),
+    "ERROR": StateStyle("Your experiment has stopped with errors", "❌ ", "#DD5040", "Errored"),
 }
 
 
@@ -39,21 +39,21 @@ def of_experiment(facts: Mapping[str, Any], trial_id: int | None = None, alert: 
     """Return a state, or an alert, of the experiment with these `facts`: id, name, state, duration (seconds), workspace
     and project."""
     state = str(facts["state"])
-    look = _LOOKS.get(state) or Look(f"The status of your experiment is {state}", "", "#009bde", state)
+    style = _STYLES.get(state) or StateStyle(f"The status of your experiment is {state}", "", "#009bde", state)
     hours, rest = divmod(int(facts["duration"]), 3600)
     about = {
-        "Status": look.word,
+        "Status": style.word,
         "Duration": f"{hours}h {rest // 60}min",
         "Workspace": facts["workspace"],
         "Project": facts["project"],
         **({"Trial ID": trial_id} if trial_id else {}),
         **({"Reason": facts["reason"]} if facts.get("reason") else {}),
     }
-    title = f"{look.mark}{_plain(str(facts['name']))} (#{facts['id']})"
-    headline = _block("plain_text", look.line)
+    title = f"{style.mark}{_plain(str(facts['name']))} (#{facts['id']})"
+    headline = _block("plain_text", style.line)
     if alert is not None:
         headline["fields"] = _fields({"Level": alert.level, "Title": alert.title, "Description": alert.description})
-    attachment = {"color": look.colour, "blocks": [{**_block("mrkdwn", title), "fields": _fields(about)}]}
+    attachment = {"color": style.colour, "blocks": [{**_block("mrkdwn", title), "fields": _fields(about)}]}
     return {"blocks": [headline], "attachments": [attachment]}
 
 

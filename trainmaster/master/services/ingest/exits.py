@@ -31,7 +31,7 @@ from trainmaster.master.services.store import wake
 from trainmaster.master.values.exits import ExitRecord
 from trainmaster.master.values.stored import Json
 
-Taken = dict[str, int]
+AckedRecords = dict[str, int]
 """How much of each stream has been taken in."""
 
 
@@ -52,7 +52,7 @@ class Exits(BoundService):
         self._job_logs = JobLogs(master)
         self._report_calls = ReportCalls(master)
 
-    def take_exits(self, reports: Sequence[ExitReport], *, wait: bool = True) -> list[Taken | Exception]:
+    def take_exits(self, reports: Sequence[ExitReport], *, wait: bool = True) -> list[AckedRecords | Exception]:
         """Note how nodes of different attempts ended, and take in what was left of their streams. The controller draws
         the conclusions. It is repeatable: what was said before is left as it is, and records that were taken in are
         skipped.
@@ -61,10 +61,10 @@ class Exits(BoundService):
         runtime says, NotFound. Without `wait` those are left `CannotBatch` that bring reports or lines that somebody
         waits for, or are of an attempt that somebody else holds. Raises Invalid for lines that cannot be stored.
         Everybody locks attempts, then streams, then logs, each in the order of their ids."""
-        outcomes: dict[str, Taken | Exception] = {}
+        outcomes: dict[str, AckedRecords | Exception] = {}
         records: dict[str, Json] = {}
         lines: dict[str, Sequence[StreamBatch]] = {}
-        taken: dict[str, Taken] = {}
+        taken: dict[str, AckedRecords] = {}
         for report in reports:
             name = report.allocation_id
             try:
@@ -94,7 +94,7 @@ class Exits(BoundService):
                 outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else CannotBatch()
         return [outcomes[report.allocation_id] for report in reports]
 
-    def _take_reports(self, report: ExitReport) -> Taken:
+    def _take_reports(self, report: ExitReport) -> AckedRecords:
         return {
             piece.stream: single(self._report_calls.take_reports([ReportCall(report.allocation_id, piece)])).acked
             for piece in report.rest
@@ -116,8 +116,8 @@ def _take(
     heads: Sequence[Row[Any]],
     records: Mapping[str, Json],
     lines: Mapping[str, Sequence[StreamBatch]],
-    taken: Mapping[str, Taken],
-) -> Mapping[str, Taken]:
+    taken: Mapping[str, AckedRecords],
+) -> Mapping[str, AckedRecords]:
     """By attempt. `taken` is what was taken in before."""
     for head in heads:
         _note_exit(session, head.Allocation, records[head.Allocation.id])

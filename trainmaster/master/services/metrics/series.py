@@ -1,7 +1,7 @@
 """Series of one metric: downsampled for plots, sampled over the trials of a search, cut at one number of steps.
 
 The compacted part of a series is read as columns (`series_columns`). Downsampling keeps the lowest and the highest
-point of each stretch, so that no spike is lost.
+point of each section, so that no spike is lost.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SeriesSection:
     """A section of a series; at most `points` points, 0 for all."""
 
     first: int = 0
@@ -89,7 +89,7 @@ class MetricSeries(BoundService):
             return list(steps), experiment.end_time is None
 
     def sample(
-        self, experiment_id: int, metric: Named, stretch: Stretch, most_trials: int
+        self, experiment_id: int, metric: Named, section: SeriesSection, most_trials: int
     ) -> tuple[list[TrialSeries], bool]:
         """Return the best trials of an experiment with their series; and whether there may be more."""
         with self._store.transaction() as session:
@@ -99,7 +99,7 @@ class MetricSeries(BoundService):
             order = measured.asc() if experiment.smaller_is_better else measured.desc()
             ranked = select(Trial).where(Trial.experiment_id == experiment_id).order_by(order.nulls_last(), Trial.id)
             rows = list(session.scalars(ranked.limit(min(most_trials or 100, MOST_TRIALS))))
-            series = _series(session, [row.id for row in rows], metric, stretch)
+            series = _series(session, [row.id for row in rows], metric, section)
             return [TrialSeries(row, series[row.id]) for row in rows], experiment.end_time is None
 
     def snapshot(self, experiment_id: int, metric: Named, steps: int, margin: int) -> tuple[list[TrialSnapshot], bool]:
@@ -118,7 +118,7 @@ class MetricSeries(BoundService):
             return [TrialSnapshot(*row) for row in session.execute(query)], experiment.end_time is None
 
     def compare(
-        self, caller: Caller, trial_ids: Sequence[int], metrics: Sequence[Named], stretch: Stretch
+        self, caller: Caller, trial_ids: Sequence[int], metrics: Sequence[Named], section: SeriesSection
     ) -> list[tuple[Trial, Mapping[Named, Sequence[Point]]]]:
         """Series of several trials. Raises NotFound, Forbidden, Invalid."""
         if len(trial_ids) > MOST_TRIALS:
@@ -135,7 +135,7 @@ class MetricSeries(BoundService):
             if missing := set(trial_ids) - {row.id for row, _ in rows}:
                 raise NotFound(f"There is no trial {min(missing)}.")
             ids = [row.id for row, _ in rows]
-            by_metric = {metric: _series(session, ids, metric, stretch) for metric in metrics}
+            by_metric = {metric: _series(session, ids, metric, section) for metric in metrics}
             return [(row, {metric: by_metric[metric][row.id] for metric in metrics}) for row, _ in rows]
 
 
@@ -183,12 +183,14 @@ def blocks(
     return by_trial
 
 
-def _series(session: Session, trial_ids: Sequence[int], metric: Named, stretch: Stretch) -> dict[int, list[Point]]:
+def _series(
+    session: Session, trial_ids: Sequence[int], metric: Named, section: SeriesSection
+) -> dict[int, list[Point]]:
     """Return the downsampled series of each trial."""
-    return {key: _points(pieces, stretch) for key, pieces in blocks(session, trial_ids, metric).items()}
+    return {key: _points(pieces, section) for key, pieces in blocks(session, trial_ids, metric).items()}
 
 
-def _points(pieces: Sequence[ColumnBlock], stretch: Stretch) -> list[Point]:
+def _points(pieces: Sequence[ColumnBlock], section: SeriesSection) -> list[Point]:
     """Return the points in the order of the steps, downsampled."""
     collected, values = array("q"), array("d")
     for piece in pieces:
@@ -200,10 +202,10 @@ def _points(pieces: Sequence[ColumnBlock], stretch: Stretch) -> list[Point]:
     if ascending != steps:  # a report was late
         order = sorted(order, key=steps.__getitem__)
         values = array("d", itemgetter(*order)(values))
-    first, last = bisect_left(ascending, stretch.first), bisect_right(ascending, stretch.last)
+    first, last = bisect_left(ascending, section.first), bisect_right(ascending, section.last)
     ends = list(accumulate(len(piece.steps) for piece in pieces))
     points = []
-    for place in thinned(values[first:last], min(stretch.points or MOST_POINTS, MOST_POINTS)):
+    for place in thinned(values[first:last], min(section.points or MOST_POINTS, MOST_POINTS)):
         point = order[first + place]
         number = bisect_right(ends, point)
         piece, inside = pieces[number], point - ends[number]  # from the end of its piece
@@ -237,7 +239,7 @@ def _latest(
 
 
 def thinned(values: Sequence[float], most: int) -> list[int]:
-    """Return the indices of at most `most` values: of each of half as many equal stretches, the first of its lowest and
+    """Return the indices of at most `most` values: of each of half as many equal sections, the first of its lowest and
     the first of its highest."""
     if len(values) <= most:
         return list(range(len(values)))
@@ -246,8 +248,8 @@ def thinned(values: Sequence[float], most: int) -> list[int]:
     start = 0
     for part in range(1, parts + 1):
         end = len(values) * part // parts
-        stretch = values[start:end]
-        ends = {start + stretch.index(min(stretch)), start + stretch.index(max(stretch))}
+        section = values[start:end]
+        ends = {start + section.index(min(section)), start + section.index(max(section))}
         kept += sorted(ends)
         start = end
     return kept[:most]

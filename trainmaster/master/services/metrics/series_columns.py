@@ -194,7 +194,7 @@ def _packed(values: array[Any]) -> bytes:
 
 @dataclass(frozen=True)
 class ColumnBlock:
-    """A stretch of a series in the order of the reports: steps, times (microseconds since 1970) and values of the same
+    """A section of a series in the order of the reports: steps, times (microseconds since 1970) and values of the same
     length, the place of each point's report, and by that place the epochs."""
 
     steps: Sequence[int]

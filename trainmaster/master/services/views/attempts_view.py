@@ -22,7 +22,7 @@ MINUTE = 60
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     uuid: str
     at: float
     steps: int
@@ -45,7 +45,7 @@ class AttemptView:
 
     row: Allocation
     nodes: Sequence[str]
-    checkpoints: Sequence[Saved]
+    checkpoints: Sequence[SavedCheckpoint]
     exits: Sequence[NodeExit]
     trained_from: int | None
     trained_to: int | None
@@ -88,11 +88,13 @@ def read(session: Session, trial_id: int) -> tuple[list[AttemptView], float | No
     joined = select(AllocationNode).where(AllocationNode.allocation_id == func.any(cast(ids, ARRAY(Text))))
     for node in session.scalars(joined.order_by(AllocationNode.node_rank)):
         nodes[node.allocation_id].append(node.name)
-    saved: dict[str, list[Saved]] = defaultdict(list)
+    saved: dict[str, list[SavedCheckpoint]] = defaultdict(list)
     for scalar in session.scalars(
         select(Checkpoint).where(Checkpoint.trial_id == trial_id).order_by(Checkpoint.report_time)
     ):
-        state = Saved(str(scalar.uuid), epoch(scalar.report_time), scalar.steps_completed, scalar.size, scalar.state)
+        state = SavedCheckpoint(
+            str(scalar.uuid), epoch(scalar.report_time), scalar.steps_completed, scalar.size, scalar.state
+        )
         saved[scalar.allocation_id or ""].append(state)
     steps = _steps(session, trial_id)
     views = [_view(row, nodes[row.id], saved[row.id], steps.get(row.attempt, _Steps())) for row in rows]
@@ -143,7 +145,7 @@ def _reached(kept: Mapping[int, tuple[int, int]], run: int) -> int:
     return max((last for other, (_, last) in kept.items() if other < run), default=0)
 
 
-def _view(row: Allocation, nodes: Sequence[str], saved: Sequence[Saved], steps: _Steps) -> AttemptView:
+def _view(row: Allocation, nodes: Sequence[str], saved: Sequence[SavedCheckpoint], steps: _Steps) -> AttemptView:
     observed = row.observed or ObservedJob()
     ran = 0.0
     if row.leased_at is not None:

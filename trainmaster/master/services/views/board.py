@@ -103,7 +103,7 @@ class Board:
 
 
 @dataclass(frozen=True)
-class CurvesWanted:
+class CurvesRequest:
     metric: Named | None = None
     x_name: str = ""
     points: int = 200
@@ -113,7 +113,7 @@ class CurvesWanted:
 class Boards(BoundService):
     """Boards of experiments."""
 
-    def read(self, experiment_id: int, wanted: CurvesWanted | None) -> Board:
+    def read(self, experiment_id: int, wanted: CurvesRequest | None) -> Board:
         """All of it; the curves only if wanted. Raises NotFound, Invalid."""
         with self._store.transaction() as session:
             series.one_moment(session)

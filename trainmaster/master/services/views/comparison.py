@@ -41,7 +41,7 @@ ENVIRONMENT = frozenset(("environment", "resources", "bind_mounts", "entrypoint"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ComparisonRequest:
     """What is compared: `kind` is TRIALS or EXPERIMENTS. `metric` None: the searcher's of the first one."""
 
     kind: str
@@ -114,7 +114,7 @@ def numbers(text: str, kind: str) -> list[int]:
 class Comparisons(BoundService):
     """Comparisons of trials and experiments."""
 
-    def compare(self, caller: Caller, wanted: Wanted) -> Comparison:
+    def compare(self, caller: Caller, wanted: ComparisonRequest) -> Comparison:
         """Return what the caller may see of it, in the order of the ids. Raises Invalid."""
         with self._store.transaction() as session:
             series.one_moment(session)
@@ -166,7 +166,7 @@ class _Row:
     workspace_id: int
 
 
-def _rows(session: Session, caller: Caller, wanted: Wanted) -> dict[int, _Row]:
+def _rows(session: Session, caller: Caller, wanted: ComparisonRequest) -> dict[int, _Row]:
     """Those that are there and that the caller sees, by id."""
     query = (
         select(Experiment, Trial, User.username, Project.workspace_id)

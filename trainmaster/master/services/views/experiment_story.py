@@ -15,7 +15,7 @@ SUBJECTS = ("search", "trial", "experiment")
 
 
 @dataclass(frozen=True)
-class WantedEvents:
+class EventsRequest:
     """Which events. `after`, `before`: ids between which they lie, 0 for the beginning and for the end; `newest`: the
     newest first. `trial_id`, `subject`: only those of a trial, or of one of SUBJECTS."""
 
@@ -30,7 +30,7 @@ class WantedEvents:
 class ExperimentStory(BoundService):
     """The recorded events of experiments, page by page."""
 
-    def page(self, experiment_id: int, wanted: WantedEvents) -> tuple[Sequence[Story], bool]:
+    def page(self, experiment_id: int, wanted: EventsRequest) -> tuple[Sequence[Story], bool]:
         """Events, and whether there are more. Raises NotFound, Invalid."""
         query = select(Story).where(Story.experiment_id == experiment_id, Story.id > wanted.after)
         if wanted.before:

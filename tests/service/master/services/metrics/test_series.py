@@ -28,7 +28,7 @@ from trainmaster.master.services.ingest.metrics import store_reports
 from trainmaster.master.services.master import Master
 from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.metrics.metric_reports import MetricReport, number
-from trainmaster.master.services.metrics.series import Named, Point, Stretch, thinned
+from trainmaster.master.services.metrics.series import Named, Point, SeriesSection, thinned
 from trainmaster.master.services.metrics.series_columns import SOURCE
 from trainmaster.master.services.removal.removal import ExperimentRemoval
 from trainmaster.master.services.retries import Retries
@@ -62,8 +62,8 @@ def upto(master: Master, trial_id: int) -> int:
         return series_columns.upto(session, [trial_id]).get(trial_id, 0)
 
 
-def read(master: Master, trial_id: int, stretch: Stretch | None = None) -> dict[Named, list[Point]]:
-    ((_, found),) = master.series.compare(CALLER, [trial_id], LOSS, stretch or Stretch())
+def read(master: Master, trial_id: int, section: SeriesSection | None = None) -> dict[Named, list[Point]]:
+    ((_, found),) = master.series.compare(CALLER, [trial_id], LOSS, section or SeriesSection())
     return {metric: list(points) for metric, points in found.items()}
 
 
@@ -134,7 +134,7 @@ def test_series_equals_its_reports_at_any_moment(
     compact(master, trial_id)
     everything = told(master, trial_id)
     assert read(master, trial_id) == everything
-    part = read(master, trial_id, Stretch(first=10, last=20))
+    part = read(master, trial_id, SeriesSection(first=10, last=20))
     assert part == {key: [p for p in points if 10 <= p.steps <= 20] for key, points in everything.items()}
 
 

@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 PERIOD = 10.0  # seconds between two checks without a wake-up
 PAUSE = 0.2  # debounce, in seconds
-SCOPE_KEY = "trainmaster.behind"  # in a request's scope: the user or job behind it
+SCOPE_KEY = "trainmaster.holder"  # in a request's scope: the user or job that it is kept open for
 
 
-class Behind(NamedTuple):
+class ConnectionHolder(NamedTuple):
     """The user or job that a connection is open for. `session_id`: None where a service admits anybody with its key,
     `user_id` being the task's owner, and where a program acts as the user from `inside` an attempt's job."""
 
@@ -35,31 +35,31 @@ class Behind(NamedTuple):
     inside: str | None = None
 
 
-class Guard:
+class SessionGuard:
     def __init__(self, master: Master) -> None:
         self._master = master
-        self._open: dict[Behind, set[Flag]] = {}
+        self._open: dict[ConnectionHolder, set[Flag]] = {}
         self._task: asyncio.Task[None] | None = None
 
     @contextmanager
-    def watching(self, behind: Behind) -> Iterator[asyncio.Event]:
-        """Inside the block the event is set once the user or job behind the connection is no longer valid."""
+    def watching(self, holder: ConnectionHolder) -> Iterator[asyncio.Event]:
+        """Inside the block the event is set once the holder of the connection is no longer valid."""
         ended = asyncio.Event()
-        with self.telling(behind, ended):
+        with self.setting(holder, ended):
             yield ended
 
     @contextmanager
-    def telling(self, behind: Behind, ended: Flag) -> Iterator[None]:
-        """Yield the same with a flag of the caller's."""
-        self._open.setdefault(behind, set()).add(ended)
+    def setting(self, holder: ConnectionHolder, ended: Flag) -> Iterator[None]:
+        """Set the caller's own flag inside the block once the holder of the connection is no longer valid."""
+        self._open.setdefault(holder, set()).add(ended)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         try:
             yield
         finally:
-            self._open[behind].discard(ended)
-            if not self._open[behind]:
-                del self._open[behind]
+            self._open[holder].discard(ended)
+            if not self._open[holder]:
+                del self._open[holder]
 
     async def _run(self) -> None:
         """Run as long as any connection is watched."""
@@ -77,13 +77,13 @@ class Guard:
 
     async def _look(self) -> None:
         asked = list(self._open)
-        sessions = {behind.session_id for behind in asked if behind.session_id is not None}
-        users = {behind.user_id for behind in asked}
-        attempts = {behind.inside for behind in asked if behind.inside is not None}
+        sessions = {holder.session_id for holder in asked if holder.session_id is not None}
+        users = {holder.user_id for holder in asked}
+        attempts = {holder.inside for holder in asked if holder.inside is not None}
         alive = await run_in_threadpool(self._master.identities.valid_credentials, sessions, users, attempts)
-        for behind in asked:
-            lasts = behind.session_id is None or behind.session_id in alive.sessions
-            if lasts and behind.user_id in alive.users and (behind.inside is None or behind.inside in alive.attempts):
+        for holder in asked:
+            lasts = holder.session_id is None or holder.session_id in alive.sessions
+            if lasts and holder.user_id in alive.users and (holder.inside is None or holder.inside in alive.attempts):
                 continue
-            for ended in self._open.get(behind, ()):
+            for ended in self._open.get(holder, ()):
                 ended.set()

@@ -1,4 +1,4 @@
-"""Live connections on which nobody has shown a ticket yet. A newcomer is never refused: the oldest one makes room."""
+"""Counts live connections that have not shown a ticket yet. A new one is never refused: the oldest one is closed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-MOST_STRANGERS = 64  # connections that have not shown a ticket yet ...
-STRANGERS_OF_ADDRESS = 32  # ... and those of one address
+MOST_UNAUTHENTICATED = 64  # connections that have not shown a ticket yet ...
+UNAUTHENTICATED_OF_ADDRESS = 32  # ... and those of one address
 
 
-class Strangers:
+class UnauthenticatedConnections:
     """Belongs to the event loop."""
 
     def __init__(self) -> None:
@@ -20,11 +20,11 @@ class Strangers:
     def entered(self, address: str) -> Iterator[asyncio.Event]:
         """Count a connection in the block. The event is set when it must make room."""
         left = asyncio.Event()
-        visits = self._by_address.setdefault(address, {})
-        visits[left] = None
-        if len(visits) > STRANGERS_OF_ADDRESS:
+        connections = self._by_address.setdefault(address, {})
+        connections[left] = None
+        if len(connections) > UNAUTHENTICATED_OF_ADDRESS:
             self._make_room(address)
-        elif sum(map(len, self._by_address.values())) > MOST_STRANGERS:
+        elif sum(map(len, self._by_address.values())) > MOST_UNAUTHENTICATED:
             self._make_room(max(self._by_address, key=lambda one: len(self._by_address[one])))
         try:
             yield left
@@ -37,7 +37,7 @@ class Strangers:
         oldest.set()
 
     def _forget(self, address: str, one: asyncio.Event) -> None:
-        visits = self._by_address.get(address, {})
-        visits.pop(one, None)
-        if not visits:
+        connections = self._by_address.get(address, {})
+        connections.pop(one, None)
+        if not connections:
             self._by_address.pop(address, None)

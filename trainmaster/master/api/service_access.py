@@ -23,9 +23,9 @@ from trainmaster.master.http.dependencies import (
     user_of,
     user_of_session,
 )
-from trainmaster.master.http.guard import Behind
 from trainmaster.master.http.origins import SERVICES
 from trainmaster.master.http.redirects import redirect, redirect_to_services
+from trainmaster.master.http.session_guard import ConnectionHolder
 from trainmaster.master.services.access import tickets
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Forbidden, NotFound, Unauthenticated
@@ -36,25 +36,25 @@ TICKET = "trainmaster-ticket"  # in a query
 
 
 @dataclass(frozen=True)
-class Visit:
+class ServiceAccess:
     """An admitted request to a service. `caller`: None where the service requires credentials of its own, or none."""
 
     service: JobService
     caller: Caller | None = None
 
     @property
-    def behind(self) -> Behind:
+    def holder(self) -> ConnectionHolder:
         """The user for whom the connection is kept open."""
         if self.caller is None:
-            return Behind(self.service.owner_id)
-        return Behind(self.caller.user_id, self.caller.session_id, self.caller.inside)
+            return ConnectionHolder(self.service.owner_id)
+        return ConnectionHolder(self.caller.user_id, self.caller.session_id, self.caller.inside)
 
     @property
     def by_owner(self) -> bool:
         return self.caller is not None and self.caller.user_id == self.service.owner_id
 
 
-def admit(master: ServedMaster, connection: HTTPConnection, name: str) -> Visit:
+def admit(master: ServedMaster, connection: HTTPConnection, name: str) -> ServiceAccess:
     """Return the caller and the service that they may use. Raises Unauthenticated, Forbidden, NotFound."""
     service = master.job_services.find(name)
     open_to_all = service is not None and service.open
@@ -66,7 +66,7 @@ def admit(master: ServedMaster, connection: HTTPConnection, name: str) -> Visit:
     if caller is not None and not open_to_all:
         master.job_services.enter(service, caller)
     proxies.check_listener(service)
-    return Visit(service, caller)
+    return ServiceAccess(service, caller)
 
 
 def _caller(master: ServedMaster, connection: HTTPConnection, name: str) -> Caller | None:
