@@ -43,7 +43,7 @@ PATIENCE = 10.0  # seconds in which another user's call must be answered, which 
 OWN_TURN = {
     "caller_threads.py": "it takes the places",
     "auth.py": "a few passwords are checked at a time",
-    "guard.py": "the master's own check of all connections, one at a time",
+    "session_guard.py": "the master's own check of all connections, one at a time",
     "job_route.py": "large bodies of one job are parsed one after the other (Senders.turn), and reports take turns",
 }
 THREADS = {"run_in_threadpool", "iterate_in_threadpool", "to_thread", "run_sync", "run_in_executor"}
