@@ -197,7 +197,8 @@ def test_two_people_run_as_themselves(by_sudo: Served, pbs_site: PbsSite) -> Non
         master = process.client(user)
         seen = only_trial(master, made[account]).batches
         wait_for(lambda m=master, a=account, n=seen: only_trial(m, made[a]).batches > n, f"{account}'s next report")  # type: ignore[misc]
-        assert f"I am {account}" in log_text(master, only_trial(master, made[account]).id)
+        trial, line = only_trial(master, made[account]).id, f"I am {account}"  # the log may arrive after the report
+        wait_for(lambda m=master, t=trial, n=line: n in log_text(m, t), f"{account}'s log")  # type: ignore[misc]
         master.kill(made[account])
         ended_as(master, made[account], "CANCELED", STARTS)
     wait_for(lambda: not set(ids.values()) & alive(pbs_site), "the end of both jobs", STARTS)
