@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +32,7 @@ class LogRule:
         return cls(pattern, str(stored.get("name") or pattern), stored.get("action"))
 
 
-class JobConfig(StoredJson):
+class JobConfig(StoredJson, ABC):
     """What the configurations of all jobs have, those of experiments and those of tasks."""
 
     RESOURCES = "resources"
@@ -52,13 +53,13 @@ class JobConfig(StoredJson):
         return self._stored.get(key) is not None
 
     @property
-    def resources(self) -> Resources | TaskResources:
-        raise NotImplementedError
+    @abstractmethod
+    def resources(self) -> Resources | TaskResources: ...
 
     @property
+    @abstractmethod
     def slots(self) -> int:
         """The slots of one job."""
-        raise NotImplementedError
 
     @property
     def weight(self) -> float:
