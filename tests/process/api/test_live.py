@@ -402,7 +402,7 @@ def test_unauthenticated_connections_lock_no_user_out(user: Api) -> None:
         url = f"ws{user.url[4:]}/api/x1/live"
         with connect(url, proxy=None, open_timeout=DEADLINE, additional_headers=headers) as socket:
             page = Follower(socket)
-            for _ in range(UNAUTHENTICATED_OF_ADDRESS + 1):  # whoever arrives later does not push it out
+            for _ in range(UNAUTHENTICATED_OF_ADDRESS + 1):  # later connections do not push it out
                 stack.enter_context(opened(user))
             page.say(ticket=ticket(user), follow=["mine"])
             first_hints(page, ("mine",))
