@@ -17,6 +17,7 @@ from trainmaster.core.checkpoint import CheckpointContext, DownloadMode
 from trainmaster.core.context import Context, init
 from trainmaster.core.distributed import DistributedContext
 from trainmaster.core.errors import CheckpointConflict, CheckpointError, CoreError, DistributedError, MasterAway
+from trainmaster.core.hparams import apply_hparams
 from trainmaster.core.info import ClusterInfo, RendezvousInfo, ResourcesInfo, TrialInfo, get_cluster_info
 from trainmaster.core.preempt import PreemptContext, PreemptMode
 from trainmaster.core.profiler import ProfilerContext
@@ -48,6 +49,7 @@ __all__ = [
     "TrainContext",
     "TrialInfo",
     "Unit",
+    "apply_hparams",
     "get_cluster_info",
     "init",
 ]

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import hmac
 import os
+import pickle
 import queue
 import socket
 import struct
@@ -84,8 +85,9 @@ class Coordinator:
 
     def broadcast(self, name: str, value: Any) -> Any:
         """Send `value` to every other rank."""
+        message = _message(name, value)
         for rank in sorted(self._members):
-            _send(self._members[rank], name, value, rank)
+            _send(self._members[rank], message, rank)
         return value
 
     def close(self) -> None:
@@ -118,7 +120,7 @@ class Member:
 
     def gather(self, name: str, value: Any) -> None:
         """Send this rank's value to the coordinator."""
-        _send(self._coordinator, name, value, 0)
+        _send(self._coordinator, _message(name, value), 0)
 
     def allgather(self, name: str, value: Any) -> List[Any]:
         """Every rank's value, in the order of the ranks."""
@@ -135,16 +137,21 @@ class Member:
         self._coordinator.close()
 
 
-def _send(connection: Connection, name: str, value: Any, peer: int) -> None:
+def _message(name: str, value: Any) -> bytes:
+    # Not `Connection.send`: its pickler passes torch's tensors as open files of one machine.
+    return pickle.dumps((name, value), protocol=4)
+
+
+def _send(connection: Connection, message: bytes, peer: int) -> None:
     try:
-        connection.send((name, value))
+        connection.send_bytes(message)
     except OSError as error:
         raise DistributedError("rank %d has gone: %s" % (peer, error)) from error
 
 
 def _receive(connection: Connection, name: str, peer: int) -> Any:
     try:
-        their_name, value = connection.recv()
+        their_name, value = pickle.loads(connection.recv_bytes())  # noqa: S301 - of a rank that holds the key
     except (EOFError, OSError) as error:
         raise DistributedError("rank %d has gone during %s" % (peer, name)) from error
     if their_name != name:

@@ -109,6 +109,20 @@ class DistributedContext:
             self._local = self._connect(socket_path("local", port, cross_rank), local_rank, local_size, key)
 
     @classmethod
+    def from_environment(cls) -> DistributedContext:
+        """Read ranks and sizes from the environment variables that the launchers set, whichever launcher it was.
+
+        Returns:
+            The context of this rank; that of a process that is alone, where no launcher started it.
+
+        Raises:
+            ValueError: Some of the variables are missing, or are no numbers.
+        """
+        if os.environ.get("WORLD_SIZE", "1") == "1":
+            return single()
+        return cls.from_torch_distributed() if "GROUP_WORLD_SIZE" in os.environ else cls.from_deepspeed()
+
+    @classmethod
     def from_torch_distributed(cls, chief_ip: Optional[str] = None) -> DistributedContext:
         """Read ranks and sizes from the environment variables that torchrun sets.
 

@@ -10,13 +10,15 @@ from pathlib import Path
 from types import CodeType
 from typing import Dict
 
-_PARTS = ("core", "launchers", "runtime")
+# The doors for frameworks, each named after the one that it imports from the image.
+DOORS = ("accelerate", "keras", "lightning", "pytorch", "transformers")
+_PARTS = (*DOORS, "core", "launchers", "runtime")
 
 
 def build_runtime_zip() -> bytes:
     """Build the archive. The same code gives the same bytes (sorted entries, no times).
 
-    Holds `__main__.py`, `trainmaster/{__init__.py,core,launchers,runtime}` and `alias/determined`, the package under
+    Holds `__main__.py`, `trainmaster/` with its parts for jobs, and `alias/determined`, the package under
     which user code finds core as `determined`. Beside each source stands its bytecode for this Python: a job whose
     Python is of the same release starts in two thirds of the time, any other passes over it (zipimport). Bytecode is
     not compressed: unpacking would cost every job more than reading.

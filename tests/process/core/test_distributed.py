@@ -76,6 +76,27 @@ with DistributedContext(
     assert results == [(0, "")] * 4
 
 
+def test_values_travel_by_plain_pickle(tmp_path: Path) -> None:
+    """Torch registers picklers with multiprocessing that pass tensors as open files: no good on another machine."""
+    script = """
+from multiprocessing.reduction import ForkingPickler
+from trainmaster.core import DistributedContext
+
+class Tensor:
+    value = 0
+
+def shared(tensor):
+    raise RuntimeError("an open file of this machine")
+
+ForkingPickler.register(Tensor, shared)
+with DistributedContext.from_torch_distributed() as distributed:
+    mine = Tensor()
+    mine.value = distributed.rank
+    assert [each.value for each in distributed.allgather(mine)] == [0, 1]
+"""
+    assert run_ranks(script, 2, tmp_path) == [(0, "")] * 2
+
+
 def test_several_nodes_without_a_secret_are_refused() -> None:
     with pytest.raises(ValueError, match="TRAINMASTER_DISTRIBUTED_KEY"):
         DistributedContext(rank=1, size=2, local_rank=0, local_size=1, cross_rank=1, cross_size=2, chief_ip="127.0.0.1")
