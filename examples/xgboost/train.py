@@ -16,7 +16,7 @@ class Reporter(xgboost.callback.TrainingCallback):
         super().__init__()
         self.context, self.rounds = context, rounds
 
-    def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:  # noqa: ARG002
+    def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:
         """Return whether to end the training. `epoch` starts at 0 again in a resumed training."""
         done = model.num_boosted_rounds()
         last = {name: values[-1] for name, values in evals_log["test"].items()}

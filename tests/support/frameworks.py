@@ -24,7 +24,13 @@ from trainmaster.client.master import Master
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-LENGTHS = ("epochs", "rounds", "trees")  # hyperparameters of the examples: when they end
+LENGTHS = (
+    "epochs",
+    "max_epochs",
+    "num_train_epochs",
+    "rounds",
+    "trees",
+)  # hyperparameters of the examples: when they end
 LONG = 1_000_000
 RECORD = ROOT / "tests" / "data" / "frameworks.json"
 
@@ -32,7 +38,9 @@ RECORD = ROOT / "tests" / "data" / "frameworks.json"
 @dataclass(frozen=True)
 class Training:
     """What is trained: an example, or the sum over all workers of a script of SUMS. `package`: whose version counts;
-    its name as the registry has it. `image`: of tests/support/cluster/images.py."""
+    its name as the registry has it. `image`: of tests/support/cluster/images.py. `door`: it leaves after any step, not
+    after validations only. `steps`: of the whole training, where it does not report how many workers it has: they share
+    the steps of one."""
 
     framework: str
     package: str
@@ -41,6 +49,8 @@ class Training:
     launcher: str
     nodes: int = 2
     workers: int = 4
+    door: bool = False
+    steps: int = 0
 
     def __str__(self) -> str:
         return self.name
@@ -50,8 +60,11 @@ class Training:
 OF_EXAMPLES = (
     Training("PyTorch", "torch", "digits-ddp", "torch", "torchrun"),
     Training("PyTorch", "torch", "pytorch", "torch", "", nodes=1, workers=1),
-    Training("Accelerate", "accelerate", "accelerate", "frameworks", "torchrun"),
+    Training("Accelerate", "accelerate", "accelerate", "frameworks", "torchrun", door=True),
     Training("DeepSpeed", "deepspeed", "deepspeed", "frameworks", "deepspeed"),
+    Training("Transformers", "transformers", "transformers", "frameworks", "torchrun", door=True, steps=4 * 23),
+    Training("Lightning", "lightning", "lightning", "frameworks", "torchrun", door=True, steps=4 * 23),
+    Training("Keras (JAX)", "keras", "keras", "frameworks", "script", door=True, steps=4 * 23),
     Training("Horovod (Keras)", "horovod", "horovod", "horovod", "horovod"),
     Training("JAX", "jax", "jax", "frameworks", "script"),
     Training("TensorFlow", "tensorflow-cpu", "tensorflow", "horovod", "script", workers=2),
@@ -191,7 +204,11 @@ def check_record(master: Master, number: int, training: Training, *, scheduler: 
     assert len(said) == 1, text
     ((version, container),) = said
     row = {
-        **{name: value for name, value in asdict(training).items() if name not in ("package", "image", "name")},
+        **{
+            name: value
+            for name, value in asdict(training).items()
+            if name not in ("package", "image", "name", "door", "steps")
+        },
         "version": version.partition("+")[0],
         "container": container,
         "scheduler": scheduler,

@@ -19,7 +19,7 @@ def _below(folder: str) -> list[str]:
 
 
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", *_below("docs"), *_below("examples"))
-LANGUAGES = ("bash", "python", "yaml", "toml", "text", "mermaid")
+LANGUAGES = ("bash", "diff", "python", "yaml", "toml", "text", "mermaid")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _NAME = re.compile(r"# ([A-Za-z0-9_.-]+\.(?:py|yaml))\n")
 

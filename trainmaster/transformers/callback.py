@@ -128,6 +128,12 @@ class TrainmasterCallback(TrainerCallback):  # type: ignore[misc]
         self._session.report_progress(state.global_step, state.max_steps)
         self._leave_if_asked(state, control)
 
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: Any) -> None:
+        """Let nothing be due where a training leaves in the middle of an epoch, which Trainer takes for its end."""
+        if self._session.leaving and state.epoch != round(state.epoch or 0):
+            control.should_log = control.should_evaluate = control.should_save = False
+            state.best_model_checkpoint = None  # it is saved, and need not be loaded for nothing
+
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: Any) -> None:
         """Store the checkpoint that Trainer has written."""
         if not self._session.active:

@@ -1,9 +1,9 @@
-"""A small vision transformer reads scikit-learn's digits."""
+"""A small residual network reads scikit-learn's digits."""
 
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
-from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification
+from transformers import ResNetConfig, ResNetForImageClassification, Trainer, TrainingArguments
 
 
 class Digits(torch.utils.data.Dataset):
@@ -32,17 +32,10 @@ arguments = TrainingArguments(
     report_to="none",
     use_cpu=not torch.cuda.is_available(),
 )
-config = ViTConfig(
-    image_size=8,
-    patch_size=2,
-    num_channels=1,
-    num_labels=10,
-    hidden_size=32,
-    intermediate_size=64,
-    num_hidden_layers=2,
-    num_attention_heads=4,
+config = ResNetConfig(
+    num_channels=1, embedding_size=16, hidden_sizes=[32, 64], depths=[1, 1], layer_type="basic", num_labels=10
 )
-model = ViTForImageClassification(config)
+model = ResNetForImageClassification(config)
 train, test = Digits(slice(0, 1437)), Digits(slice(1437, None))
 trainer = Trainer(model, arguments, train_dataset=train, eval_dataset=test, compute_metrics=accuracy)
 trainer.train()

@@ -157,6 +157,17 @@ def test_the_best_checkpoint_outlives_rotation_and_the_jobs_that_wrote_it(traine
     assert [each.metrics("validation")[0][0] for each in cut.attempts] == [4, 8, 12, 15]
 
 
+def test_evaluations_between_epochs_are_neither_lost_nor_made_in_haste(trainer: Any) -> None:
+    """Trainer takes a training that leaves for one that ends its epoch."""
+    arguments = json.dumps({"eval_strategy": "epoch", "save_strategy": "epoch"})
+    whole, cut = trainer(arguments), trainer(arguments)
+    alone, last = whole.through(), cut.through("ask step 3", "ask step 10")
+    assert last.printed("WEIGHTS") == alone.printed("WEIGHTS") != []
+    assert [[step for step, _ in each.metrics("validation")] for each in cut.attempts] == [[], [5, 10], [15]]
+    losses = [{step: metrics["eval_loss"] for step, metrics in each.metrics("validation")} for each in (whole, cut)]
+    assert losses[0] == losses[1]
+
+
 def test_a_run_that_ends_at_the_step_at_which_it_is_asked_to_leave_is_complete(trainer: Any) -> None:
     attempt = trainer().run("ask step 15")
     assert attempt.status == 0, attempt.output
@@ -209,3 +220,58 @@ def test_outside_of_a_job_the_same_script_trains_and_reports_nothing(tmp_path: P
     assert "ARGUMENTS 5e-05 1 42" in ran.stdout
     assert "WEIGHTS" in ran.stdout
     assert {path.name for path in tmp_path.iterdir()} <= {"train.py", "leave.py", "out", "__pycache__", ".cache"}
+
+
+TRL = """
+import warnings
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, TrainerCallback, set_seed
+from trl import SFTConfig, SFTTrainer
+from trainmaster.core import apply_hparams
+from trainmaster.transformers import TrainmasterCallback, latest_checkpoint
+import leave
+
+class Leave(TrainerCallback):
+    def on_step_begin(self, args, state, control, **more):
+        leave.at(state.global_step + 1)
+
+words = "the cat sat on a mat and dog ran".split()
+vocabulary = {word: number for number, word in enumerate(["<pad>", "<eos>", *words])}
+tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="<pad>"))
+tokenizer.pre_tokenizer = Whitespace()
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>")
+args = apply_hparams(SFTConfig(
+    output_dir="out", num_train_epochs=2, per_device_train_batch_size=4, logging_steps=1, save_strategy="no",
+    report_to=[], use_cpu=True, disable_tqdm=True, max_length=8,
+))
+set_seed(args.seed)
+model = GPT2LMHeadModel(GPT2Config(
+    vocab_size=len(vocabulary), n_positions=16, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=1
+))
+texts = [" ".join(words[at % 5 : at % 5 + 4]) for at in range(24)]
+trainer = SFTTrainer(
+    model=model, args=args, train_dataset=Dataset.from_dict({"text": texts}), processing_class=tokenizer,
+    callbacks=[Leave(), TrainmasterCallback()],
+)
+trainer.train(resume_from_checkpoint=latest_checkpoint())
+leave.digest(p.detach().numpy() for p in trainer.model.parameters())
+"""
+
+
+@pytest.mark.skipif(
+    find_python("trl", "TRAINMASTER_TORCH_PYTHON", "torch-venv") is None,
+    reason="no Python with trl: set TRAINMASTER_TORCH_PYTHON",
+)
+def test_a_trainer_of_trl_goes_on_with_the_same_weights(trial: Any) -> None:
+    """24 texts in batches of 4: six steps an epoch."""
+    hparams = {"learning_rate": "1e-2"}
+    whole, cut = trial(TRL, python=PYTHON, hparams=hparams), trial(TRL, python=PYTHON, hparams=hparams)
+    alone, last = whole.through(), cut.through("ask step 9")
+    assert last.printed("WEIGHTS") == alone.printed("WEIGHTS") != []
+    losses = [{step: metrics["loss"] for step, metrics in each.metrics("training")} for each in (whole, cut)]
+    assert losses[0] == losses[1]
+    assert list(losses[0]) == list(range(1, 13))

@@ -48,5 +48,9 @@ def test_an_example_runs_outside_of_a_job(
     command += [f"--env={settings}", f"--home={work}", image_of(training, request), "python3", "train.py"]
     done = run_as(USER, command, timeout=240)
     assert done.returncode == 0, done.stderr
-    (saved,) = (work / ".local" / "share" / "determined").iterdir()
+    kept = work / ".local" / "share" / "determined"
+    if training.door:  # a framework's own loop, in which we do nothing here
+        assert not kept.exists()
+        return
+    (saved,) = kept.iterdir()
     assert (saved / "metadata.json").is_file()

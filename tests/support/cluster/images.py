@@ -2,7 +2,8 @@
 
 * `python`: Debian bookworm with Python 3.11, nothing else
 * `torch`: the same with PyTorch (CPU), NumPy and scikit-learn
-* `frameworks`: the same with what trains beside PyTorch: DeepSpeed, Accelerate, JAX, XGBoost, and MPICH with mpi4py
+* `frameworks`: the same with what trains beside PyTorch: DeepSpeed, Accelerate, Transformers, Lightning, JAX, Keras,
+  XGBoost, and MPICH with mpi4py
 * `horovod`: Python with TensorFlow 2.13, the last that Horovod supports, and Horovod, built with gloo
 """
 
@@ -50,12 +51,17 @@ RECIPES = {
     "frameworks": Recipe(
         wheels=(
             *("torch==2.13.0", "deepspeed==0.19.8", "accelerate==1.15.0", "jax==0.10.2", "xgboost-cpu==3.2.0"),
+            *("transformers==5.24.0", "lightning==2.6.6", "keras==3.15.1"),
             *("mpich==5.0.2", "mpi4py==4.1.2", "numpy", "scikit-learn==1.9.1"),
         ),
         warm_up=(
             "import accelerate, deepspeed, jax.numpy, sklearn.datasets, sklearn.ensemble, torch.distributed.run\n"
             "import torch.nn.parallel, torch.utils.data, xgboost\n"
             "from mpi4py import MPI\n"
+            "from transformers import Trainer, ResNetForImageClassification\n"
+            "import lightning, os\n"
+            "os.environ['KERAS_BACKEND'] = 'jax'\n"
+            "import keras\n"
             "jax.jit(jax.grad(lambda x: x * x))(1.0)\n"
         ),
     ),
