@@ -60,6 +60,7 @@ class Training:
 OF_EXAMPLES = (
     Training("PyTorch", "torch", "digits-ddp", "torch", "torchrun"),
     Training("PyTorch", "torch", "pytorch", "torch", "", nodes=1, workers=1),
+    Training("PyTorch (PyTorchTrial)", "torch", "pytorch-trial", "torch", "torchrun"),
     Training("Accelerate", "accelerate", "accelerate", "frameworks", "torchrun", door=True),
     Training("DeepSpeed", "deepspeed", "deepspeed", "frameworks", "deepspeed"),
     Training("Transformers", "transformers", "transformers", "frameworks", "torchrun", door=True, steps=4 * 23),

@@ -189,6 +189,11 @@ def _in_job(
     )
 
 
+def local() -> Context:
+    """Create contexts that report nothing, in a job as well: for code that trains nothing."""
+    return _local(None, None, PreemptMode.WorkersAskChief)
+
+
 def _local(
     distributed: Optional[DistributedContext],
     checkpoint_storage: Union[str, Mapping[str, Any], None],

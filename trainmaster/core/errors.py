@@ -5,7 +5,9 @@
     |-- CheckpointError        a checkpoint cannot be saved or restored as asked
     |   |-- CheckpointConflict ranks brought different files or metadata under one name
     |   `-- UnusableStorage    the storage cannot work as it is configured: the trial is not tried again
-    `-- MasterAway             a question that only the master can answer, and it cannot be asked
+    |-- MasterAway             a question that only the master can answer, and it cannot be asked
+    |-- InvalidExperiment      a trial class that cannot be trained as it is written
+    `-- InvalidHP              raised by a trial whose hyperparameters are of no use: the search goes on without it
 
 Wrong arguments raise ValueError, calls from the wrong rank RuntimeError, as in Determined.
 """
@@ -35,3 +37,11 @@ class UnusableStorage(CheckpointError):
 
 class MasterAway(CoreError):
     """A question that only the master can answer, and the master cannot be reached."""
+
+
+class InvalidExperiment(CoreError):
+    """A trial class cannot be trained as it is written."""
+
+
+class InvalidHP(CoreError):
+    """The trial's hyperparameters are of no use. A trial raises it; the search goes on without this trial."""

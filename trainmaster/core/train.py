@@ -6,7 +6,7 @@ import enum
 import logging
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from trainmaster.core.distributed import DistributedContext
 from trainmaster.core.errors import CoreError, MasterAway
@@ -52,7 +52,7 @@ class TrainContext:
         self,
         steps_completed: int,
         metrics: Mapping[str, Any],
-        batch_metrics: Optional[List[Mapping[str, Any]]] = None,
+        batch_metrics: Optional[Sequence[Mapping[str, Any]]] = None,
     ) -> None:
         """Report metrics of training.
 
@@ -174,6 +174,20 @@ class TrainContext:
         metric = None if answer is None else answer.get("metric")
         return None if metric is None else float(metric)
 
+    def get_last_validation(self) -> Optional[int]:
+        """Read the steps after which this trial reported its last validation.
+
+        Returns:
+            The steps; None when there is none yet, or outside of a job.
+
+        Raises:
+            MasterAway: The master cannot be reached.
+            CoreError: The master refused.
+        """
+        answer = self._get("/api/v1/trials/%d", "trial_id")
+        found = None if answer is None else (answer.get("trial") or {}).get("latestValidation")
+        return None if not found else int(found["totalBatches"])
+
     def get_tensorboard_path(self) -> Path:
         """Create the folder for TensorBoard's event files.
 
@@ -204,7 +218,7 @@ class TrainContext:
         group: str,
         steps_completed: int,
         metrics: Mapping[str, Any],
-        batch_metrics: Optional[List[Mapping[str, Any]]] = None,
+        batch_metrics: Optional[Sequence[Mapping[str, Any]]] = None,
     ) -> None:
         if not isinstance(group, str) or not group or "." in group:
             raise ValueError("a group of metrics needs a name without dots, not %r" % (group,))

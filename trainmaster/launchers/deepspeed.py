@@ -4,7 +4,7 @@ Runs `deepspeed.launcher.launch`, the part of DeepSpeed's launcher that starts t
 by itself: `deepspeed` would start it on the other nodes through pdsh or ssh, which a job does not need. Every slot is a
 rank, the first node is the master, a rank that dies ends all. What stands before `--` goes to that program as it is
 (`--bind_cores_to_rank`, `--module`); SCRIPT may be a Python file or any program. The grammar is that of
-`determined.launch.deepspeed` 0.38.1, without its `--trial`.
+`determined.launch.deepspeed` 0.38.1.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ rendezvous server, Horovod's own, runs on the first node. `horovodrun` would sta
 does not need. What stands before `--` are options of horovodrun; those that tune Horovod have their effect
 (`--fusion-threshold-mb`, `--timeline-filename`, `--autotune`), those that place workers are refused. With
 `--autohorovod` a job of one slot runs the script alone, without Horovod. The grammar is that of
-`determined.launch.horovod` 0.38.1, without its `--trial`.
+`determined.launch.horovod` 0.38.1.
 """
 
 from __future__ import annotations

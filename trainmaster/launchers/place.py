@@ -79,8 +79,8 @@ def split_arguments(arguments: Sequence[str], options_for: str) -> Tuple[List[st
     """
     words = list(arguments)
     if words and words[0].startswith("-"):
-        if "--trial" in words:
-            raise Misused("--trial is not supported: give a script that uses the Core API")
+        if words[0] == "--trial":
+            words.insert(0, "--")
         if "--" not in words:
             raise Misused("options for %s are ended by --" % options_for)
         end = words.index("--")
@@ -89,6 +89,11 @@ def split_arguments(arguments: Sequence[str], options_for: str) -> Tuple[List[st
         options, script = [], words
     if not script:
         raise Misused("there is no script to run")
+    if script[0] == "--trial":
+        if len(script) != 2:
+            raise Misused("--trial is followed by MODULE:CLASS and nothing else")
+        # A trial class of Determined's, which its own launchers take.
+        script = [sys.executable, "-u", "-m", "trainmaster.pytorch.entrypoint", script[1]]
     return options, script
 
 

@@ -4,7 +4,7 @@ torch.distributed.
 Runs `torch.distributed.run` on this node with the addresses of the rendezvous: every slot is a rank, the first node
 is the master, a rank that dies ends all. What stands before `--` goes to torchrun as it is. SCRIPT may be a
 Python file or any program (`python3 train.py`). Outside of a job it trains on this machine alone. The grammar
-is that of `determined.launch.torch_distributed` 0.38.1, without its `--trial`.
+is that of `determined.launch.torch_distributed` 0.38.1, with its `--trial MODULE:CLASS`.
 """
 
 from __future__ import annotations

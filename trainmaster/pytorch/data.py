@@ -66,6 +66,41 @@ def make_repeatable(loader: Any, position: Position) -> bool:
     return True
 
 
+def make_repeatable_by_number(loader: Any, seed: int, rank: int, done: int) -> None:
+    """Let each batch of a loader be made under a seed of its number, whatever order its batch sampler has. For one
+    iteration.
+
+    Args:
+        loader: A DataLoader with a batch sampler.
+        seed: The trial's.
+        rank: This process among all.
+        done: Batches of this rank that were made before.
+    """
+    vars(loader).update(
+        batch_sampler=_Numbered(loader.batch_sampler, mixed(seed, rank), done),
+        dataset=_Items(loader.dataset),
+        collate_fn=_Collated(loader.collate_fn),
+    )
+
+
+class _Numbered:
+    """A batch sampler that gives each batch a seed."""
+
+    def __init__(self, inner: Any, seed: int, done: int) -> None:
+        self.inner = inner
+        self.seed = seed
+        self.done = done
+
+    def __iter__(self) -> Iterator[_Batch]:
+        for number, indices in enumerate(self.inner, self.done):
+            batch = _Batch(indices)
+            batch.seed = mixed(self.seed, number)
+            yield batch
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+
 class _Batch(List[Any]):
     """The indices of one batch, and the seed under which it is made."""
 

@@ -32,3 +32,9 @@ def set_all_states(states: Dict[str, Any]) -> None:
         numpy.random.set_state((kind, numpy.array(keys, dtype="uint32"), *rest))
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"])
+
+
+def same_states(one: Dict[str, Any], other: Dict[str, Any]) -> bool:
+    """Check whether two processes would draw the same numbers on the CPU."""
+    plain = all(one.get(name) == other.get(name) for name in ("python", "numpy"))
+    return plain and torch.equal(one["torch"], other["torch"])

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 from types import FunctionType, MappingProxyType
 from typing import Any, Callable, Mapping
@@ -26,10 +27,11 @@ def settle(environ: Mapping[str, str], alias: str) -> None:
     run_dir = environ.get("TRAINMASTER_RUN_DIR")
     if not run_dir:
         return
+    _say_so(run_dir)
     _info_files(run_dir)
     constants = _module("determined.constants")
     if constants is not None:
-        constants.MANAGED_TRAINING_MODEL_COPY = _copy_of_files(run_dir)
+        constants.MANAGED_TRAINING_MODEL_COPY = copy_of_files(run_dir)
     launch = _module("determined.launch")
     if launch is not None:
         # Its own for Horovod and DeepSpeed start workers through ssh servers, whose keys a job does not have.
@@ -38,7 +40,22 @@ def settle(environ: Mapping[str, str], alias: str) -> None:
     _temporary_files(run_dir)
 
 
-def _copy_of_files(run_dir: str) -> str:
+def _say_so(run_dir: str) -> None:
+    """Say once in a job which of the two packages trains."""
+    try:
+        os.close(os.open(os.path.join(run_dir, "published"), os.O_CREAT | os.O_EXCL))
+    except OSError:
+        return  # another process was first
+    version = getattr(_module("determined"), "__version__", "?")
+    print(
+        "`import determined` is this image's own package, release %s; TRAINMASTER_DETERMINED=ours takes trainmaster's"
+        % version,
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def copy_of_files(run_dir: str) -> str:
     """Copy the user's files, which the package saves with each checkpoint, before the training changes them. The
     first process that loads the package makes the copy; most jobs need none."""
     copy = os.path.join(run_dir, "train", "model")

@@ -15,7 +15,10 @@ from tests.support.references import WORD, Package
 OUTSIDE = frozenset({
     # programs and libraries
     "SshMachine", "ParamikoMachine", "after_flush", "deepspeed.launcher.launch", "determined", "horovod.tensorflow",
-    "horovod.torch", "ps", "Connection.send", "ModelCheckpoint", "accelerator.end_training", "timestamptz", "trainmaster", "trainmaster.searchers",
+    "horovod.torch", "ps",
+    "Connection.send", "ModelCheckpoint", "accelerator.end_training", "prefetch_factor", "persistent_workers",
+    "torch.float16",
+    "timestamptz", "trainmaster", "trainmaster.searchers",
     # what Hugging Face's Trainer logs, and its arguments
     "compute_metrics", "eval_loss", "grad_norm", "learning_rate", "loss", "save_strategy",
     # values of configuration files and requests

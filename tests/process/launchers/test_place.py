@@ -18,6 +18,9 @@ from trainmaster.runtime.ranks import RankEnd, first_failure, leave_rank_end, si
 ROOT = Path(__file__).resolve().parents[3]
 
 
+TRIAL = [sys.executable, "-u", "-m", "trainmaster.pytorch.entrypoint"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "script"),
     [
@@ -25,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[3]
         (["python3", "train.py", "--", "x"], [], ["python3", "train.py", "--", "x"]),
         (["--max_restarts", "3", "--", "train.py"], ["--max_restarts", "3"], ["train.py"]),
         (["--", "train.py", "--", "x"], [], ["train.py", "--", "x"]),
+        (["--trial", "model:Trial"], [], [*TRIAL, "model:Trial"]),
+        (["--max_restarts", "3", "--", "--trial", "model:Trial"], ["--max_restarts", "3"], [*TRIAL, "model:Trial"]),
     ],
 )
 def test_arguments_before_two_dashes_go_to_framework(arguments: Any, options: Any, script: Any) -> None:
@@ -37,7 +42,8 @@ def test_arguments_before_two_dashes_go_to_framework(arguments: Any, options: An
         ([], "no script"),
         (["--"], "no script"),
         (["--rdzv_id", "x"], "options for torchrun are ended by --"),
-        (["--trial", "model:Trial"], "--trial is not supported"),
+        (["--trial", "model:Trial", "x"], "--trial is followed by MODULE:CLASS and nothing else"),
+        (["--", "--trial"], "--trial is followed by MODULE:CLASS and nothing else"),
     ],
 )
 def test_wrong_arguments_are_a_sentence(arguments: Any, words: str) -> None:

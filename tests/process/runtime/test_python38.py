@@ -22,7 +22,7 @@ IN_JOB = sorted(path for part in ("runtime", "launchers", "core", *DOORS) for pa
 # The framework a module is for may be imported there, by `importlib` or inside a function.
 FRAMEWORKS = {"torch", "tensorflow", "horovod", "deepspeed"}
 # What stands in an image beside the framework of a door.
-BESIDE = {"pytorch": {"torch"}, "keras": {"keras", "numpy", "torch"}}
+BESIDE = {"pytorch": {"numpy", "torch"}, "keras": {"keras", "numpy", "torch"}}
 
 
 def find_python38() -> str | None:
@@ -96,7 +96,7 @@ for name in zipfile.ZipFile(archive).namelist():
         continue
     if module.endswith(".__init__"):
         module = module[:-len(".__init__")]
-    if module.startswith("trainmaster.") and module.split(".")[1] in sys.argv[2].split(","):  # no framework is here
+    if any(part in sys.argv[2].split(",") for part in module.split(".")[:2]):  # no framework is here
         compile(zipfile.ZipFile(archive).read(name), name, "exec")
         continue
     importlib.import_module(module)

@@ -80,6 +80,7 @@ class Trial:
         searcher: dict[str, Any] | None = None,
         seed: int = 42,
         entrypoint: list[str] | None = None,
+        config: dict[str, Any] | None = None,
     ) -> None:
         self._stage = stage
         self._store = folder
@@ -89,6 +90,7 @@ class Trial:
         self._hparams = hparams or {}
         self._searcher = searcher or {"name": "single", "metric": "eval_loss"}
         self._seed = seed
+        self._config = {"name": "test", "searcher": self._searcher, **(config or {})}
         self._entrypoint = entrypoint or [
             python,
             *(("-m", "trainmaster.launchers.torchrun", python) if ranks * nodes > 1 else ()),
@@ -109,7 +111,7 @@ class Trial:
                 "run_id": len(self.attempts) + 1,
                 "latest_checkpoint": latest,
             },
-            "config": {"name": "test", "searcher": self._searcher},
+            "config": self._config,
             "environment": {**self._environment, "LEAVE": leave, **environment},
             "checkpoint_storage": {"type": "shared_fs", "host_path": str(self._store)},
             "num_nodes": self._nodes,

@@ -1,7 +1,7 @@
 """`import determined` in a job whose image does not have the package: the same names, from trainmaster.
 
 Where the image does have it, the real package wins: this one looks for it first, tells it where the job's things are
-and steps aside.
+and steps aside. TRAINMASTER_DETERMINED=ours in the job's environment takes ours instead.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Optional
 
 def _the_real_one() -> Optional[ModuleSpec]:
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if os.environ.get("TRAINMASTER_DETERMINED") == "ours":
+        return None
     elsewhere = [entry for entry in sys.path if os.path.abspath(entry or os.getcwd()) != here]
     spec = importlib.machinery.PathFinder.find_spec("determined", elsewhere)
     # A folder of that name without an __init__ (data, say) is a namespace package and not meant.
@@ -34,6 +36,18 @@ if _spec is not None and _spec.loader is not None:
 else:
     from trainmaster import core
     from trainmaster.core import ClusterInfo, RendezvousInfo, ResourcesInfo, TrialInfo, get_cluster_info
+    from trainmaster.core.errors import InvalidHP
+
+    from . import errors  # noqa: TID252 - a checker of types does not find this package by its name
 
     __version__ = "0.38.1"  # the release whose names these are
-    __all__ = ["ClusterInfo", "RendezvousInfo", "ResourcesInfo", "TrialInfo", "core", "get_cluster_info"]
+    __all__ = [
+        "ClusterInfo",
+        "InvalidHP",
+        "RendezvousInfo",
+        "ResourcesInfo",
+        "TrialInfo",
+        "core",
+        "errors",
+        "get_cluster_info",
+    ]
