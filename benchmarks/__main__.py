@@ -8,13 +8,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import abuse, commands, fleet, ingest, reading, scheduler, webui
+from benchmarks import abuse, commands, doors, fleet, ingest, reading, scheduler, webui
 from benchmarks.measure import Deadline, Unavailable, machine, say
 
 # Section -> (what measures it, seconds it may take)
 SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "commands": (commands.run, 90),
     "start": (lambda deadline: _scheduling("start", deadline), 420),
+    "doors": (doors.run, 400),
     "load": (lambda deadline: _scheduling("load", deadline), 120),
     "minute": (lambda deadline: _many("minute", deadline), 300),
     "scale": (lambda deadline: _many("throughput", deadline), 900),

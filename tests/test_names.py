@@ -18,8 +18,8 @@ SAME_IN_LAYERS = {
 }  # fmt: skip
 # Events and decisions that the machines of experiments, trials and standalone tasks have in common.
 OF_STATE_MACHINES = {"Activate", "AllocationEnded", "Created", "Finish", "Kill", "NotPossible", "Pause"}
-# Each framework's door has a callback, a subclass of the framework's own.
-OF_DOORS = {"TrainmasterCallback"}
+# Each framework's door has a callback, a subclass of the framework's own; Determined names two trainers alike.
+OF_DOORS = {"TrainmasterCallback", "Trainer"}
 # Shapes of the API bear the names of Determined's messages; the client has the same ones.
 OF_DETERMINED = ("master/api/", "master/http/messages.py", "client/wire.py", "client/view_records.py")
 

@@ -11,9 +11,8 @@ import torch
 from trainmaster.core.errors import InvalidExperiment
 from trainmaster.pytorch import files
 from trainmaster.pytorch.callback import PyTorchCallback
-from trainmaster.pytorch.context import PyTorchTrialContext
 from trainmaster.pytorch.random_numbers import all_states, set_all_states
-from trainmaster.pytorch.trial import PyTorchTrial, overrides
+from trainmaster.pytorch.trial import overrides
 
 logger = logging.getLogger("trainmaster.pytorch")
 
@@ -49,8 +48,8 @@ class TrialCheckpoints:
 
     def __init__(
         self,
-        trial: PyTorchTrial,
-        context: PyTorchTrialContext,
+        trial: Any,
+        context: Any,
         callbacks: Mapping[str, PyTorchCallback],
         is_trainer: bool,
     ) -> None:
@@ -109,11 +108,7 @@ class TrialCheckpoints:
         for callback in self._callbacks.values():
             callback.on_checkpoint_load_start(state)
         self._restore_parts(state)
-        for name, callback in self._callbacks.items():
-            if name in (state.get("callbacks") or {}):
-                callback.load_state_dict(state["callbacks"][name])
-            elif overrides(callback, "load_state_dict", PyTorchCallback):
-                logger.warning("the checkpoint holds nothing of the callback %r, which begins anew", name)
+        self._restore_callbacks(state)
         if context._scaler is not None and "scaler_state_dict" in state:
             context._scaler.load_state_dict(state["scaler_state_dict"])
         elif (context._scaler is None) == ("scaler_state_dict" in state):
@@ -136,13 +131,7 @@ class TrialCheckpoints:
         uuid: Optional[str] = None
         if ranks is not None:
             self._core.train.set_status("checkpointing")
-            metadata = {
-                "determined_version": VERSION,
-                "steps_completed": progress.trained,
-                "framework": "torch-%s" % torch.__version__,
-                "format": "pickle",
-            }
-            with self._core.checkpoint.store_path(metadata) as (folder, uuid):
+            with self._core.checkpoint.store_path(self._metadata(progress)) as (folder, uuid):
                 self._write(folder, progress, {"random": ranks, "order": order})
         uuid = self._ranks.broadcast(uuid)
         for callback in self._callbacks.values():
@@ -150,8 +139,7 @@ class TrialCheckpoints:
 
     def _write(self, folder: Path, progress: Progress, ranks: Dict[str, Any]) -> None:
         context = self._context
-        info = self._core.info
-        files.write_code(folder, None if info is None or info.runtime_info is None else info.runtime_info.run_dir)
+        self._write_code(folder)
         state: Dict[str, Any] = {
             "models_state_dict": [model.state_dict() for model in context.models],
             "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
@@ -165,10 +153,36 @@ class TrialCheckpoints:
             callback.on_checkpoint_save_start(state)
         torch.save(state, str(folder / files.STATE))
         torch.save(ranks, str(folder / files.RANKS))
+        self._write_progress(folder, progress)
+        files.write_loading(folder, self._trial_class, context._config, context._hparams, self._is_trainer)
+        for callback in self._callbacks.values():
+            callback.on_checkpoint_end(str(folder))
+            callback.on_checkpoint_write_end(str(folder))
+
+    def _restore_callbacks(self, state: Dict[str, Any]) -> None:
+        for name, callback in self._callbacks.items():
+            if name in (state.get("callbacks") or {}):
+                callback.load_state_dict(state["callbacks"][name])
+            elif overrides(callback, "load_state_dict", PyTorchCallback):
+                logger.warning("the checkpoint holds nothing of the callback %r, which begins anew", name)
+
+    def _metadata(self, progress: Progress) -> Dict[str, Any]:
+        return {
+            "determined_version": VERSION,
+            "steps_completed": progress.trained,
+            "framework": "torch-%s" % torch.__version__,
+            "format": "pickle",
+        }
+
+    def _write_code(self, folder: Path) -> None:
+        info = self._core.info
+        files.write_code(folder, None if info is None or info.runtime_info is None else info.runtime_info.run_dir)
+
+    def _write_progress(self, folder: Path, progress: Progress) -> None:
         files.write_progress(
             folder,
             {
-                "trial_id": context.get_trial_id(),
+                "trial_id": self._context.get_trial_id(),
                 "last_ckpt": progress.trained,
                 "step_id": 0,
                 "last_val": progress.validated_at or 0,
@@ -176,10 +190,6 @@ class TrialCheckpoints:
                 "epochs_trained": progress.epochs,
             },
         )
-        files.write_loading(folder, self._trial_class, context._config, context._hparams, self._is_trainer)
-        for callback in self._callbacks.values():
-            callback.on_checkpoint_end(str(folder))
-            callback.on_checkpoint_write_end(str(folder))
 
     def _restore_parts(self, state: Dict[str, Any]) -> None:
         context = self._context

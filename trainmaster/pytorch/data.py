@@ -7,6 +7,7 @@ has had are passed over without being read.
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from typing import Any, Callable, Iterator, List, Optional, Tuple
@@ -15,6 +16,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 States = Tuple[Any, Any, torch.Tensor]  # of Python, numpy (None where it is not loaded) and torch
+
+# Batches for which a sampler is asked in one go: to swap the random numbers costs as much as ten of them.
+_DRAWN_AT_ONCE = 16
 
 
 class Position:
@@ -108,7 +112,7 @@ class _Batch(List[Any]):
 
 
 class _Batches:
-    """A batch sampler that draws from random numbers of its own, and numbers its batches."""
+    """A batch sampler that draws from random numbers of its own, some batches ahead, and numbers its batches."""
 
     def __init__(self, inner: Any, position: Position) -> None:
         self.inner = inner
@@ -124,16 +128,17 @@ class _Batches:
         while True:
             outer = _swapped(own)
             try:
-                indices = next(batches, None)
+                drawn = list(itertools.islice(batches, _DRAWN_AT_ONCE))
             finally:
                 own = _swapped(outer)
-            if indices is None:
+            if not drawn:
                 return
-            number += 1
-            if number > skip:
-                batch = _Batch(indices)
-                batch.seed = mixed(mixed(epoch, self.position.rank), number)
-                yield batch
+            for indices in drawn:
+                number += 1
+                if number > skip:
+                    batch = _Batch(indices)
+                    batch.seed = mixed(mixed(epoch, self.position.rank), number)
+                    yield batch
 
     def __len__(self) -> int:
         return len(self.inner)

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional
 
 from trainmaster import core
 from trainmaster.core.errors import InvalidExperiment
-from trainmaster.pytorch.trainer import Trainer, init
+from trainmaster.pytorch.trainer import BaseTrainer, Trainer, init
 from trainmaster.pytorch.trial import PyTorchTrial
 from trainmaster.pytorch.units import Batch, from_section
 
@@ -74,11 +74,13 @@ def find_class(name: str) -> type:
             )
         found = getattr(found, part)
     if not _is_trial(found):
-        raise InvalidExperiment("the entrypoint %s names %r, which is no subclass of PyTorchTrial" % (name, found))
+        raise InvalidExperiment(
+            "the entrypoint %s names %r, which is no subclass of PyTorchTrial or DeepSpeedTrial" % (name, found)
+        )
     missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
         raise InvalidExperiment(
-            "%s (%s, line %d) lacks %s: a PyTorchTrial must define it"
+            "%s (%s, line %d) lacks %s: a trial must define it"
             % (path, inspect.getsourcefile(found), inspect.getsourcelines(found)[1], "(), ".join(missing) + "()")
         )
     trial_class: type = found
@@ -89,11 +91,17 @@ def train(trial_class: Any, config: Dict[str, Any], hparams: Dict[str, Any], lat
     """Train a class as the experiment's configuration says.
 
     Args:
-        trial_class: A PyTorchTrial.
+        trial_class: A PyTorchTrial or DeepSpeedTrial.
         config: The experiment's configuration, with all defaults.
         hparams: The trial's.
         latest: The uuid of the checkpoint to continue from.
     """
+    if not issubclass(trial_class, PyTorchTrial):
+        from trainmaster.pytorch import deepspeed
+
+        with deepspeed.init(hparams=hparams, exp_conf=config) as engines:
+            _fit(deepspeed.Trainer(trial_class(engines), engines), config, hparams, latest)
+        return
     optimizations = config.get("optimizations") or {}
     with init(
         hparams=hparams, exp_conf=config, aggregation_frequency=int(optimizations.get("aggregation_frequency") or 1)
@@ -102,20 +110,27 @@ def train(trial_class: Any, config: Dict[str, Any], hparams: Dict[str, Any], lat
         context._compress_by_default = bool(optimizations.get("gradient_compression", False))
         trainer = Trainer(trial_class(context), context)
         trainer._is_trainer = False
-        batch_size = hparams.get("global_batch_size")
-        trainer.fit(
-            checkpoint_period=from_section(config.get("min_checkpoint_period") or {"batches": 0}, batch_size),
-            validation_period=from_section(config.get("min_validation_period") or {"batches": 0}, batch_size),
-            reporting_period=Batch(int(config.get("scheduling_unit") or 100)),
-            checkpoint_policy=config.get("checkpoint_policy") or "best",
-            latest_checkpoint=latest,
-            step_zero_validation=bool(config.get("perform_initial_validation")),
-            profiling_enabled=bool((config.get("profiling") or {}).get("enabled")),
-        )
+        _fit(trainer, config, hparams, latest)
+
+
+def _fit(trainer: BaseTrainer, config: Dict[str, Any], hparams: Dict[str, Any], latest: Optional[str]) -> None:
+    batch_size = hparams.get("global_batch_size")
+    trainer.fit(
+        checkpoint_period=from_section(config.get("min_checkpoint_period") or {"batches": 0}, batch_size),
+        validation_period=from_section(config.get("min_validation_period") or {"batches": 0}, batch_size),
+        reporting_period=Batch(int(config.get("scheduling_unit") or 100)),
+        checkpoint_policy=config.get("checkpoint_policy") or "best",
+        latest_checkpoint=latest,
+        step_zero_validation=bool(config.get("perform_initial_validation")),
+        profiling_enabled=bool((config.get("profiling") or {}).get("enabled")),
+    )
 
 
 def _is_trial(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, PyTorchTrial) and value is not PyTorchTrial
+    kinds = [PyTorchTrial]
+    if "trainmaster.pytorch.deepspeed" in sys.modules:  # the module of a DeepSpeedTrial has imported it
+        kinds.append(sys.modules["trainmaster.pytorch.deepspeed"].DeepSpeedTrial)
+    return isinstance(value, type) and issubclass(value, tuple(kinds)) and value not in kinds
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import torch
 
 from trainmaster.core.errors import InvalidExperiment
 from trainmaster.pytorch.callback import PyTorchCallback
-from trainmaster.pytorch.context import PyTorchTrialContext
 from trainmaster.pytorch.metrics import Metrics, as_numpy, reduce_over_all, reducer_of_each
 from trainmaster.pytorch.trial import PyTorchTrial, overrides
+from trainmaster.pytorch.trial_context import TrialContext
 
 
 class Evaluation:
@@ -26,16 +26,16 @@ class Evaluation:
         InvalidExperiment: The trial evaluates in no way, or in two.
     """
 
-    def __init__(
-        self, trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Mapping[str, PyTorchCallback]
-    ) -> None:
+    base: type = PyTorchTrial
+
+    def __init__(self, trial: Any, context: TrialContext, callbacks: Mapping[str, PyTorchCallback]) -> None:
         self._trial = trial
         self._name = type(trial).__name__
         self._context = context
         self._ranks = context.distributed
         self._callbacks = callbacks
-        self.by_batch = overrides(trial, "evaluate_batch", PyTorchTrial)
-        by_dataset = overrides(trial, "evaluate_full_dataset", PyTorchTrial)
+        self.by_batch = overrides(trial, "evaluate_batch", self.base)
+        by_dataset = overrides(trial, "evaluate_full_dataset", self.base)
         if self.by_batch == by_dataset:
             raise InvalidExperiment(
                 "%s must define either evaluate_batch() or evaluate_full_dataset(), and defines %s"
@@ -54,7 +54,7 @@ class Evaluation:
             The metrics, on the chief; on the others too where a callback wants them.
         """
         self._context.reset_reducers()
-        for model in self._context.models:
+        for model in getattr(self._context, "models", ()):
             model.eval()
         for callback in self._callbacks.values():
             callback.on_validation_start()
@@ -90,8 +90,7 @@ class Evaluation:
         numbered = "batch_idx" in inspect.signature(self._trial.evaluate_batch).parameters
         outputs: List[Metrics] = []
         for number, batch in enumerate(loader):
-            if self._context.experimental._auto_to_device:
-                batch = self._context.to_device(batch)
+            batch = self._moved(batch)
             arguments = {"batch": batch, "batch_idx": number} if numbered else {"batch": batch}
             outputs.append(self._checked(self._trial.evaluate_batch(**arguments), outputs))
             if only_one:
@@ -104,6 +103,10 @@ class Evaluation:
             raise InvalidExperiment("%s.build_validation_data_loader() returned a loader without batches" % self._name)
         reducers = reducer_of_each(self._trial.evaluation_reducer(), names[0], self._name)
         return reduce_over_all(self._ranks, outputs, reducers, names[0]) or {}
+
+    def _moved(self, batch: Any) -> Any:
+        experimental = getattr(self._context, "experimental", None)
+        return self._context.to_device(batch) if experimental is not None and experimental._auto_to_device else batch
 
     def _checked(self, metrics: Any, before: List[Metrics]) -> Metrics:
         if not isinstance(metrics, dict):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any, Dict, List, Mapping
 
-from trainmaster.pytorch.context import PyTorchTrialContext
+from trainmaster.pytorch.trial_context import TrialContext
 
 logger = logging.getLogger("trainmaster.pytorch")
 
 
 def write(
-    context: PyTorchTrialContext, kind: str, step: int, metrics: Mapping[str, Any], batches: List[Dict[str, Any]]
+    context: TrialContext, kind: str, step: int, metrics: Mapping[str, Any], batches: List[Dict[str, Any]]
 ) -> None:
     """Write metrics. The chief calls.
 
@@ -42,7 +42,7 @@ def write(
     writer.flush()
 
 
-def upload(context: PyTorchTrialContext) -> None:
+def upload(context: TrialContext) -> None:
     """Copy new event files to the checkpoint storage; of other ranks only what is no event file, such as traces."""
     if context.get_enable_tensorboard_logging():
         chief = context.distributed.rank == 0

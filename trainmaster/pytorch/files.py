@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from trainmaster.core.errors import CheckpointError
+from trainmaster.core.plain_pickle import load_plain
 from trainmaster.runtime.published import copy_of_files
 
 logger = logging.getLogger("trainmaster.pytorch")
@@ -45,7 +46,7 @@ def load_state(folder: Path, **options: Any) -> Dict[str, Any]:
     for place in _PLACES:
         path = folder / place
         if path.is_file():
-            state = _load(path, options)
+            state = load_file(path, **options)
             break
     else:
         raise CheckpointError("%s has no %s: it is no checkpoint of a PyTorchTrial" % (folder, STATE))
@@ -61,15 +62,11 @@ def load_progress(folder: Path) -> Optional[Dict[str, Any]]:
         CheckpointError: It holds something else.
     """
     for name in (PROGRESS, "workload_sequencer.pkl"):
-        path = folder / name
-        if not path.is_file():
-            continue
-        try:
-            with path.open("rb") as file:
-                state = _Plain(file).load()
-            return {str(key): int(value or 0) for key, value in state.items()}
-        except (pickle.UnpicklingError, AttributeError, TypeError, ValueError, EOFError) as error:
-            raise CheckpointError("%s is not what a training writes: %s" % (path, error)) from error
+        if (folder / name).is_file():
+            try:
+                return {str(key): int(value or 0) for key, value in load_plain(folder / name).items()}
+            except (TypeError, ValueError) as error:
+                raise CheckpointError("%s is not what a training writes: %s" % (folder / name, error)) from error
     return None
 
 
@@ -144,15 +141,26 @@ def write_progress(folder: Path, state: Mapping[str, int]) -> None:
 
 
 def write_loading(
-    folder: Path, trial: type, config: Optional[Dict[str, Any]], hparams: Optional[Dict[str, Any]], is_trainer: bool
+    folder: Path,
+    trial: Optional[type],
+    config: Optional[Dict[str, Any]],
+    hparams: Optional[Dict[str, Any]],
+    is_trainer: bool,
+    kind: str = "PyTorchTrial",
 ) -> None:
-    """Write `load_data.json`. `is_trainer`: the user's script made the trial, not its name as the entrypoint."""
-    loading: Dict[str, Any] = {
-        "trial_type": "PyTorchTrial",
-        "experiment_config": config,
-        "hparams": hparams,
-        "trial_cls_spec": "%s:%s" % (trial.__module__, trial.__qualname__),
-    }
+    """Write `load_data.json`.
+
+    Args:
+        folder: The checkpoint.
+        trial: The trial's class, where the checkpoint names it.
+        config: The experiment's configuration.
+        hparams: The trial's.
+        is_trainer: Whether the user's script made the trial, not its name as the entrypoint.
+        kind: The base class.
+    """
+    loading: Dict[str, Any] = {"trial_type": kind, "experiment_config": config, "hparams": hparams}
+    if trial is not None:
+        loading["trial_cls_spec"] = "%s:%s" % (trial.__module__, trial.__qualname__)
     if is_trainer:
         loading["is_trainer"] = True
     (folder / LOADING).write_text(json.dumps(loading), encoding="utf-8")
@@ -172,14 +180,9 @@ def write_code(folder: Path, run_dir: Optional[Path]) -> None:
         shutil.copytree(source, str(folder / CODE), symlinks=True)
 
 
-class _Plain(pickle.Unpickler):
-    """Reads names and numbers, and refuses everything else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError("it wants %s.%s" % (module, name))
-
-
-def _load(path: Path, options: Mapping[str, Any]) -> Any:
+def load_file(path: Path, **options: Any) -> Any:
+    """Read a file of `torch.save`, without running what a pickle may say where its content allows that. `options`: of
+    `torch.load`, instead of ours."""
     if options:
         return torch.load(str(path), **{"map_location": "cpu", **options})
     with _numpy_allowed():

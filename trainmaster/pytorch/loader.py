@@ -12,7 +12,6 @@ import numpy as np
 import torch
 import torch.utils.data as data
 
-from trainmaster.core import DistributedContext
 from trainmaster.pytorch import samplers
 from trainmaster.pytorch.data import make_repeatable_by_number
 from trainmaster.pytorch.random_numbers import all_states, same_states, set_all_states
@@ -152,17 +151,23 @@ class TrainingOrder(samplers.RepeatBatchSampler):
 
     Args:
         batch_sampler: The trial's own.
-        distributed: The ranks.
+        size: Ranks.
+        broadcast: Returns the chief's value on all ranks; None where not all of them draw.
         known: What `drawn` was when the checkpoint was saved from which the training continues.
         begun: Epochs that were begun before, whose numbers are not drawn again.
     """
 
     def __init__(
-        self, batch_sampler: Any, distributed: DistributedContext, known: Dict[int, States], begun: int
+        self,
+        batch_sampler: Any,
+        size: int,
+        broadcast: Optional[Callable[[States], States]],
+        known: Dict[int, States],
+        begun: int,
     ) -> None:
         super().__init__(batch_sampler)
-        self._distributed = distributed
-        self._apart = len(batch_sampler) % distributed.size != 0
+        self._broadcast = broadcast if size > 1 and len(batch_sampler) % size == 0 else None
+        self._apart = size > 1 and self._broadcast is None
         self._own: Optional[States] = None
         self._known = known
         self._begun = begun
@@ -196,8 +201,8 @@ class TrainingOrder(samplers.RepeatBatchSampler):
             return self._known[epoch]
         if self._apart:
             return self._own or outer
-        if self._distributed.size > 1 and epoch >= self._begun:
-            chiefs: States = self._distributed.broadcast(outer)
+        if self._broadcast is not None and epoch >= self._begun:
+            chiefs = self._broadcast(outer)
             return outer if same_states(chiefs, outer) else chiefs
         return outer
 

@@ -1,11 +1,10 @@
-"""The loop that trains a `PyTorchTrial`: batches, reports, validations, checkpoints, in Determined's order."""
+"""The loop that trains a trial class: batches, reports, validations, checkpoints, in Determined's order."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
 import logging
-import math
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -16,11 +15,11 @@ from trainmaster.core.errors import CoreError, InvalidExperiment, InvalidHP, Mas
 from trainmaster.pytorch import event_files
 from trainmaster.pytorch.callback import PyTorchCallback
 from trainmaster.pytorch.checkpoints import TrialCheckpoints
-from trainmaster.pytorch.context import PyTorchTrialContext
 from trainmaster.pytorch.evaluation import Evaluation
 from trainmaster.pytorch.loader import DataLoader, TrainingOrder
 from trainmaster.pytorch.metrics import Metrics, as_numpy, mean_over_batches, mean_over_ranks
-from trainmaster.pytorch.trial import PyTorchTrial, overrides
+from trainmaster.pytorch.trial import overrides
+from trainmaster.pytorch.trial_context import TrialContext
 from trainmaster.pytorch.units import Batch, Epoch, TrainUnit
 
 logger = logging.getLogger("trainmaster.pytorch")
@@ -42,6 +41,7 @@ class FitPlan:
         profiling_enabled: bool = False,
         searcher_metric: Optional[str] = None,
         smaller_is_better: bool = True,
+        is_search: bool = False,
     ) -> None:
         self.max_length = max_length
         self.checkpoint_period = checkpoint_period
@@ -53,33 +53,38 @@ class FitPlan:
         self.profiling_enabled = profiling_enabled
         self.searcher_metric = searcher_metric
         self.smaller_is_better = smaller_is_better
+        self.is_search = is_search  # whether trials are compared while they train
 
 
 class _Leave(Exception):
     """The training ends before its time."""
 
 
-class TrainingLoop:
-    """Trains one trial, from a checkpoint or from its beginning, to the end of the plan or until it must leave.
+class FitLoop:
+    """Trains one trial, from a checkpoint or from its beginning, to the end of the plan or until it must leave. The
+    subclass knows the kind of trial.
 
     Args:
         trial: The user's.
         context: The one that the trial was made with.
         plan: What is due.
         latest_checkpoint: The uuid of the checkpoint to continue from.
-        is_trainer: Whether the user's script made the trial, not its name as the entrypoint.
+        evaluation: Validates the trial.
+        checkpoints: Saves and restores it.
 
     Raises:
-        InvalidExperiment: The trial wrapped no model or no optimizer, or evaluates in no way or in two.
+        CheckpointError: The checkpoint is gone, or none of a trial.
     """
 
     def __init__(
         self,
-        trial: PyTorchTrial,
-        context: PyTorchTrialContext,
+        trial: Any,
+        context: TrialContext,
         plan: FitPlan,
         latest_checkpoint: Optional[str],
-        is_trainer: bool = True,
+        callbacks: Dict[str, PyTorchCallback],
+        evaluation: Evaluation,
+        checkpoints: TrialCheckpoints,
     ) -> None:
         self._trial = trial
         self._name = type(trial).__name__
@@ -89,17 +94,34 @@ class TrainingLoop:
         self._is_chief = self._ranks.rank == 0
         self._plan = plan
         self._latest = latest_checkpoint
-        for what, wrapped in (("model", context.models), ("optimizer", context.optimizers)):
-            if not wrapped:
-                raise InvalidExperiment(
-                    "%s has no %s: its __init__() must call context.wrap_%s()" % (self._name, what, what)
-                )
-        self._callbacks: Dict[str, PyTorchCallback] = trial.build_callbacks()
-        self._evaluation = Evaluation(trial, context, self._callbacks)
-        self._checkpoints = TrialCheckpoints(trial, context, self._callbacks, is_trainer)
-        self._progress = self._checkpoints.find(latest_checkpoint)
+        self._callbacks = callbacks
+        self._evaluation = evaluation
+        self._checkpoints = checkpoints
+        self._progress = checkpoints.find(latest_checkpoint)
         self._order: Optional[TrainingOrder] = None
-        self._batches: Iterator[Any] = iter(())
+        self._batches: Any = iter(())
+
+    # What the subclass knows.
+
+    def _load_data(self) -> Tuple[Any, Any]:
+        """Return the loaders of training and validation, None where this rank has no data; set an epoch's length."""
+        raise NotImplementedError
+
+    def _models(self) -> List[Any]:
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        """Give all ranks the chief's state."""
+
+    def _fetch(self) -> Any:
+        """Return the next batch, or what the trial fetches it from."""
+        raise NotImplementedError
+
+    def _train_batch(self, fetched: Any, epoch: int, number: int) -> List[Metrics]:
+        """Train one batch; return the metrics of each of its parts."""
+        raise NotImplementedError
+
+    # The run.
 
     def run(self) -> None:
         """Train. All ranks call."""
@@ -110,12 +132,13 @@ class TrainingLoop:
                 stack.callback(callback.on_trial_shutdown)
             training, validation = self._load_data()
             # Before the random numbers are set, which making a loader's iterator draws from.
-            self._batches = self._endless(training, iter(training))
-            stack.callback(self._batches.close)  # type: ignore[attr-defined]
+            if training is not None:
+                self._batches = self._endless(training, iter(training))
+                stack.callback(self._batches.close)
             self._checkpoints.restore()
             if progress.trained and self._last_validation() == progress.trained:
                 progress.validated_at = progress.trained  # after this very checkpoint was saved
-            self._context._backend.begin(self._context.models, self._context.optimizers)
+            self._begin()
             for callback in self._callbacks.values():
                 callback.on_training_start()
             if self._plan.profiling_enabled:
@@ -129,35 +152,8 @@ class TrainingLoop:
                 self._core.train.report_early_exit(EarlyExitReason.INVALID_HP)
                 raise
 
-    # The data.
-
-    def _load_data(self) -> Tuple[Any, Any]:
-        size, rank = self._ranks.size, self._ranks.rank
-        made = self._trial.build_training_data_loader()
-        training = self._checked(made, "build_training_data_loader")
-        if isinstance(made, DataLoader):
-            length = max(1, len(made) // size + int(len(made) % size > rank))
-            known = self._checkpoints.order
-            begun = max(known) + 1 if known else math.ceil(self._progress.trained / length)
-            self._order = TrainingOrder(made.batch_sampler, self._ranks, known, begun)
-            seed = self._context._seed or 0
-            training = made.for_training(self._order, self._progress.trained, size, rank, seed)
-            length = len(made) // size + int(len(made) % size > 0)  # of the chief, which has the most
-        else:
-            length = self._length_of(training)
-        if length < 1:
-            raise InvalidExperiment("%s.build_training_data_loader() returned a loader without batches" % self._name)
-        self._context._epoch_len = length
-        if not self._evaluation.by_batch:
-            size, rank = 1, 0
-        made = self._trial.build_validation_data_loader()
-        validation = self._checked(made, "build_validation_data_loader")
-        if isinstance(made, DataLoader):
-            validation = made.get_data_loader(repeat=False, skip=0, num_replicas=size, rank=rank)
-        return training, validation
-
-    def _checked(self, loader: Any, method: str) -> Any:
-        if isinstance(loader, DataLoader) or self._context.experimental._any_loader:
+    def _checked(self, loader: Any, method: str, any_loader: bool) -> Any:
+        if isinstance(loader, DataLoader) or any_loader:
             return loader
         raise InvalidExperiment(
             "%s.%s() returned a %s: return a determined.pytorch.DataLoader, which takes the same arguments and "
@@ -222,7 +218,7 @@ class TrainingLoop:
         """Train until one of these units is due; return which are."""
         if self._is_chief:
             self._core.train.set_status("training")
-        for model in self._context.models:
+        for model in self._models():
             model.train()
         self._context.reset_reducers()
         trained: List[Metrics] = []
@@ -230,11 +226,11 @@ class TrainingLoop:
         while True:
             number = self._progress.trained
             epoch, in_epoch = divmod(number, length)
-            batch = next(self._batches)
+            fetched = self._fetch()
             self._context._current_batch_idx = number
             if in_epoch == 0:
                 self._begin_epoch(epoch)
-            trained.append(self._train_batch(batch, epoch, number))
+            trained.extend(self._train_batch(fetched, epoch, number))
             self._progress.trained += 1
             ends = in_epoch == length - 1
             if ends:
@@ -257,26 +253,14 @@ class TrainingLoop:
             else:
                 callback.on_training_epoch_start()  # type: ignore[call-arg]
 
-    def _train_batch(self, batch: Any, epoch: int, number: int) -> Metrics:
-        context = self._context
-        if context.experimental._auto_to_device:
-            batch = context.to_device(batch)
-        with context.profiler or contextlib.nullcontext():
-            metrics = self._trial.train_batch(batch=batch, epoch_idx=epoch, batch_idx=number)
-            if context.profiler is not None:
-                context.profiler.step()
-        if isinstance(metrics, torch.Tensor):
-            metrics = {"loss": metrics}
+    def _metrics_of(self, returned: Any) -> Metrics:
+        """Check what `train_batch` has returned."""
+        metrics = {"loss": returned} if isinstance(returned, torch.Tensor) else returned
         if not isinstance(metrics, dict):
             raise TypeError(
                 "%s.train_batch() must return the loss or a dict of metrics, not a %s"
                 % (self._name, type(metrics).__name__)
             )
-        if context._steps():
-            if context._scaler is not None and context._auto_dtype is not None:
-                context._scaler.update()  # once for all optimizers
-            for scheduler in context.lr_schedulers:
-                scheduler.step_after(number, context._aggregation_frequency, context._length())
         return as_numpy(metrics)
 
     # Reports.
@@ -324,9 +308,11 @@ class TrainingLoop:
         best = self._best_so_far() if policy == "best" else None
         reported = {"batches": self._progress.trained, "epochs": self._progress.epochs, **metrics}
         self._core.train.report_validation_metrics(self._progress.trained, reported)
-        if policy != "best":
+        if policy != "best" and not self._plan.is_search:
             return policy == "all"
         value = self._evaluation.searcher_metric(self._plan.searcher_metric, metrics)
+        if policy != "best":
+            return policy == "all"
         return best is None or (value < best if self._plan.smaller_is_better else value > best)
 
     def _best_so_far(self) -> Optional[float]:

@@ -16,8 +16,9 @@ from trainmaster import core
 from trainmaster.core import DistributedContext, PreemptMode, TensorboardMode
 from trainmaster.pytorch.backend import Backend, find_backend
 from trainmaster.pytorch.context import PyTorchTrialContext
-from trainmaster.pytorch.loop import FitPlan, TrainingLoop
+from trainmaster.pytorch.loop import FitPlan
 from trainmaster.pytorch.trial import PyTorchTrial
+from trainmaster.pytorch.trial_loop import TrialLoop
 from trainmaster.pytorch.units import Batch, Epoch, TrainUnit, from_section
 from trainmaster.runtime.published import copy_of_files
 
@@ -96,20 +97,25 @@ def init(
         backend.close()
 
 
-class Trainer:
-    """Trains a `PyTorchTrial`.
+class BaseTrainer:
+    """What trainers of all kinds of trials have in common: `fit`.
 
     Args:
         trial: The trial.
         context: The one that it was made with.
     """
 
-    def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
-        if not isinstance(trial, PyTorchTrial):
-            raise TypeError("Trainer() takes a PyTorchTrial, not a %s" % type(trial).__name__)
-        self._trial = trial
-        self._context = context
+    kind: type  # of the trial
+
+    def __init__(self, trial: Any, context: Any) -> None:
+        if not isinstance(trial, self.kind):
+            raise TypeError("Trainer() takes a %s, not a %s" % (self.kind.__name__, type(trial).__name__))
+        self._trial: Any = trial
+        self._context: Any = context
         self._is_trainer = True  # whether a script of the user's made this
+
+    def _run(self, plan: FitPlan, latest_checkpoint: Optional[str]) -> None:
+        raise NotImplementedError
 
     def configure_profiler(self, *arguments: Any, **options: Any) -> None:
         """Do nothing: `fit(profiling_enabled=True)` profiles."""
@@ -177,8 +183,23 @@ class Trainer:
             profiling_enabled=profiling_enabled and in_job,
             searcher_metric=searcher.get("metric"),
             smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+            is_search=searcher.get("name", "single") != "single",
         )
-        TrainingLoop(self._trial, self._context, plan, latest_checkpoint, self._is_trainer).run()
+        self._run(plan, latest_checkpoint)
+
+
+class Trainer(BaseTrainer):
+    """Trains a `PyTorchTrial`.
+
+    Args:
+        trial: The trial.
+        context: The one that it was made with.
+    """
+
+    kind = PyTorchTrial
+
+    def _run(self, plan: FitPlan, latest_checkpoint: Optional[str]) -> None:
+        TrialLoop(self._trial, self._context, plan, latest_checkpoint, self._is_trainer).run()
 
 
 def _older_length(searcher: Dict[str, Any], hparams: Optional[Dict[str, Any]]) -> Optional[TrainUnit]:

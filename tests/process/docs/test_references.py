@@ -14,13 +14,13 @@ from tests.support.references import WORD, Package
 
 OUTSIDE = frozenset({
     # programs and libraries
-    "SshMachine", "ParamikoMachine", "after_flush", "deepspeed.launcher.launch", "determined", "horovod.tensorflow",
-    "horovod.torch", "ps",
+    "SshMachine", "ParamikoMachine", "after_flush", "deepspeed.initialize", "deepspeed.launcher.launch",
+    "determined", "horovod.tensorflow", "horovod.torch", "ps",
     "Connection.send", "ModelCheckpoint", "accelerator.end_training", "prefetch_factor", "persistent_workers",
     "torch.float16",
     "timestamptz", "trainmaster", "trainmaster.searchers",
     # what Hugging Face's Trainer logs, and its arguments
-    "compute_metrics", "eval_loss", "grad_norm", "learning_rate", "loss", "save_strategy",
+    "compute_metrics", "eval_loss", "grad_norm", "learning_rate", "loss", "save_strategy", "val_loss",
     # values of configuration files and requests
     "basic", "experiment_id_filter.not_in", "invariant_config", "local", "previous", "STATE_ACTIVE", "yes",
     # files of a job, names of hyperparameters

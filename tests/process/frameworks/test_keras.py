@@ -182,3 +182,36 @@ def test_outside_of_a_job_the_same_script_trains_and_reports_nothing(tmp_path: P
     assert ran.returncode == 0, ran.stderr
     assert 'ARGUMENTS {"lr": 0.5}' in ran.stdout
     assert "WEIGHTS" in ran.stdout
+
+
+def test_determineds_own_callback_reports_leaves_and_goes_on(fit: Any) -> None:
+    """`determined.keras.DeterminedCallback`, as scripts of Determined's users have it."""
+    script = SCRIPT.replace(
+        "from trainmaster.keras import TrainmasterCallback",
+        "import determined as det\nfrom determined.keras import DeterminedCallback",
+    )
+    start = script.index("model.fit(")
+    script = script[:start] + (
+        """
+info = det.get_cluster_info()
+with det.core.init() as core_context:
+    callback = DeterminedCallback(
+        core_context, checkpoint=info.latest_checkpoint, continue_id=info.trial.trial_id, train_metrics_report_period=2
+    )
+    history = model.fit(x, y, validation_data=(x[:8], y[:8]), verbose=0, epochs=3, batch_size=8,
+                        callbacks=[Leave(), callback])
+print("EPOCHS", history.epoch)
+"""
+    )
+    cut = fit("jax", script=script, searcher={"name": "single", "metric": "loss"})
+    first = cut.run("ask step 3")
+    assert (first.status, first.left) == (0, True), first.output
+    last = cut.run()
+    assert last.status == 0, last.output
+    assert [each.printed("EPOCHS") for each in (first, last)] == [["[0]"], ["[1, 2]"]]
+    assert [step for step, _ in cut.metrics("training")] == [2, 4, 6, 8, 10, 12, 14]
+    assert [step for step, _ in cut.metrics("validation")] == [5, 10, 15]
+    assert set(cut.metrics("validation")[0][1]) == {"loss", "mae", "batches", "epochs"}
+    assert [[made["steps_completed"] for made in each.checkpoints] for each in cut.attempts] == [[5], [10, 15]]
+    refused = fit("jax", script="from determined.keras import TFKerasTrial").run()
+    assert "determined.keras.TFKerasTrial is not part of trainmaster: it trains Keras 2" in refused.output

@@ -275,3 +275,38 @@ def test_a_trainer_of_trl_goes_on_with_the_same_weights(trial: Any) -> None:
     losses = [{step: metrics["loss"] for step, metrics in each.metrics("training")} for each in (whole, cut)]
     assert losses[0] == losses[1]
     assert list(losses[0]) == list(range(1, 13))
+
+
+def test_determineds_own_callback_reports_leaves_and_goes_on(trial: Any) -> None:
+    """`determined.transformers.DetCallback`, as scripts of Determined's users have it."""
+    script = SCRIPT.replace(
+        "from trainmaster.transformers import TrainmasterCallback, latest_checkpoint",
+        "import determined as det\nfrom determined.transformers import DetCallback",
+    )
+    start = script.index("trainer = Trainer(")
+    script = script[:start] + (
+        """
+with det.core.init() as core_context:
+    callback = DetCallback(core_context, args, user_data={"mine": 1})
+    trainer = Trainer(
+        model=Model(), args=args, train_dataset=Data(40), eval_dataset=Data(8), callbacks=[Leave(), callback]
+    )
+    trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
+print("AT", trainer.state.global_step)
+"""
+    )
+    cut = trial(script, python=PYTHON, hparams=HPARAMS)
+    first = cut.run("ask step 3")
+    assert (first.status, first.left) == (0, True), first.output
+    assert first.printed("AT") == ["4"]  # it is asked when it logs
+    (stored,) = first.checkpoints
+    assert {"checkpoint-4/trainer_state.json", "checkpoint-4/my_data.json"} <= set(stored["resources"])
+    last = cut.run()
+    assert last.status == 0, last.output
+    assert last.printed("AT") == ["15"]
+    assert [step for step, _ in cut.metrics("validation")] == [4, 8, 12, 15]
+    assert set(cut.metrics("validation")[0][1]) == {"eval_loss", "batches", "epochs"}
+    assert [made["steps_completed"] for made in last.checkpoints] == [15]
+    wrong = trial(script, python=PYTHON, hparams=HPARAMS, searcher={"name": "single", "metric": "accuracy"}).run()
+    assert wrong.status == 1
+    assert "the searcher waits for the metric 'accuracy', which Trainer does not report" in wrong.output

@@ -206,7 +206,7 @@ def test_variants_train_pause_and_go_on(fit: Any, variant: str) -> None:
 WRONG = {
     "a method is missing": (
         {"    def train_batch(self, batch, ": "    def training(self, batch, "},
-        r"Trial \(.*model_def.py, line \d+\) lacks train_batch\(\): a PyTorchTrial must define it",
+        r"Trial \(.*model_def.py, line \d+\) lacks train_batch\(\): a trial must define it",
     ),
     "torch's loader": (
         {"return pytorch.DataLoader(Data(40": "return torch.utils.data.DataLoader(Data(40"},
@@ -260,7 +260,7 @@ def test_a_class_that_is_not_there(fit: Any) -> None:
     for name, sentence in (
         ("model_deff:Trial", "the entrypoint model_deff:Trial names the module model_deff, and the experiment's files"),
         ("model_def:Trail", "names the class Trail, and /.*model_def.py defines the trials Trial"),
-        ("model_def:Data", "which is no subclass of PyTorchTrial"),
+        ("model_def:Data", "which is no subclass of PyTorchTrial or DeepSpeedTrial"),
     ):
         attempt = fit(entrypoint=[*TRIAL_CLASS[:-1], name], config=CONFIG).run()
         assert attempt.status == 1, attempt.output

@@ -22,7 +22,7 @@ IN_JOB = sorted(path for part in ("runtime", "launchers", "core", *DOORS) for pa
 # The framework a module is for may be imported there, by `importlib` or inside a function.
 FRAMEWORKS = {"torch", "tensorflow", "horovod", "deepspeed"}
 # What stands in an image beside the framework of a door.
-BESIDE = {"pytorch": {"numpy", "torch"}, "keras": {"keras", "numpy", "torch"}}
+BESIDE = {"pytorch": {"deepspeed", "numpy", "torch"}, "keras": {"keras", "numpy", "torch"}}
 
 
 def find_python38() -> str | None:
