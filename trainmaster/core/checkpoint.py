@@ -52,6 +52,7 @@ class CheckpointContext:
         self._reports = reports
         self._master = master
         self._on_saved = on_saved
+        self._background: Optional[_Background] = None
         self._in_job = reports is not None or master is not None
 
     def upload(
@@ -145,6 +146,46 @@ class CheckpointContext:
             make_durable(folder, share)
 
         self._save(group, storage_id, bring, place, folder, lambda: settle_links(folder))
+
+    def store_in_background(
+        self, metadata: Optional[Mapping[str, Any]], begin: Callable[[Path], Callable[[], object]]
+    ) -> str:
+        """Store a checkpoint while the training goes on. All ranks call. One at a time: waits for the one before.
+
+        The checkpoint exists once all parts are there; until then the master knows nothing of it. `close` waits for it.
+
+        Args:
+            metadata: Stored with the checkpoint. In a job it must hold `steps_completed`, a number of steps.
+            begin: Called with the folder, on every rank, before this returns. It takes the training's state, begins to
+                write, and returns a function that waits, in a thread of this call, until the parts of all ranks are
+                there.
+
+        Returns:
+            The checkpoint's uuid.
+
+        Raises:
+            ValueError: `steps_completed` is missing.
+            CheckpointError: The folder cannot be made, or the checkpoint before failed.
+        """
+        self.wait()
+        with contextlib.ExitStack() as stack:
+            made: Optional[Tuple[Path, str]] = None
+            if self._distributed.rank == 0:
+                made = stack.enter_context(self.store_path(metadata))
+            folder, storage_id = self._distributed.broadcast(made)
+            self._background = _Background(begin(folder), stack.pop_all())
+        return str(storage_id)
+
+    def wait(self) -> None:
+        """Wait until the checkpoint of `store_in_background`, if any, is stored. Each rank waits for its own part, the
+        chief for all.
+
+        Raises:
+            CheckpointError: It could not be stored; nothing of it is left.
+        """
+        if self._background is not None:
+            background, self._background = self._background, None
+            background.wait()
 
     def download(
         self,
@@ -325,6 +366,36 @@ class CheckpointContext:
     def _chief_only(self, name: str) -> None:
         if self._distributed.rank != 0:
             raise RuntimeError("%s(shard=False) may be called by the chief only; use shard=True on all ranks" % name)
+
+
+class _Background:
+    """A thread that waits for the end of a checkpoint, and then stores it.
+
+    Args:
+        ended: Returns when it is written, or raises.
+        stored: What is open while it is written.
+    """
+
+    def __init__(self, ended: Callable[[], object], stored: contextlib.ExitStack) -> None:
+        import threading
+
+        self._ended = ended
+        self._stored = stored
+        self._error: Optional[BaseException] = None
+        self._thread = threading.Thread(target=self._run, name="checkpoint")
+        self._thread.start()
+
+    def wait(self) -> None:
+        self._thread.join()
+        if self._error is not None:
+            raise CheckpointError("a checkpoint in the background failed: %s" % self._error) from self._error
+
+    def _run(self) -> None:
+        try:
+            with self._stored:
+                self._ended()
+        except BaseException as error:  # it is for the thread that waits
+            self._error = error
 
 
 def _new_id(group: DistributedContext) -> str:

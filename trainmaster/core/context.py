@@ -90,12 +90,15 @@ class Context:
         """Close the contexts. `with` does this. The runtime sends what was reported after this process has ended."""
         self.preempt.close()
         self.profiler.off()
-        if self._tensorboard is not None:
-            self._tensorboard.upload_quietly()
-        if self._reports is not None:
-            self._reports.close()
-        if self._master is not None:
-            self._master.close()
+        try:
+            self.checkpoint.wait()
+        finally:
+            if self._tensorboard is not None:
+                self._tensorboard.upload_quietly()
+            if self._reports is not None:
+                self._reports.close()
+            if self._master is not None:
+                self._master.close()
 
     def __enter__(self) -> Context:
         self.start()

@@ -11,6 +11,8 @@ import torch
 
 from trainmaster.core import DistributedContext
 from trainmaster.core.distributed import single
+from trainmaster.core.errors import InvalidExperiment
+from trainmaster.pytorch.sharded import is_sharded
 
 
 class Backend:
@@ -61,8 +63,8 @@ class TorchBackend(Backend):
         return DistributedContext.from_environment()
 
     def wrap_model(self, model: torch.nn.Module, distributed: DistributedContext) -> torch.nn.Module:
-        if not any(each.requires_grad for each in model.parameters()):
-            return model  # there is nothing to exchange, and DistributedDataParallel refuses
+        if is_sharded([model]) or not any(each.requires_grad for each in model.parameters()):
+            return model  # DistributedDataParallel refuses it, and has nothing to do
         return _Parallel(model)
 
     def close(self) -> None:
@@ -79,6 +81,11 @@ class HorovodBackend(Backend):
     def connect(self) -> DistributedContext:
         self._hvd.init()
         return DistributedContext.from_horovod(self._hvd)
+
+    def wrap_model(self, model: torch.nn.Module, distributed: DistributedContext) -> torch.nn.Module:
+        if is_sharded([model]):
+            raise InvalidExperiment("fully_shard() needs torch's own launcher, torch_distributed: this is Horovod's")
+        return model
 
     def wrap_optimizer(self, optimizer: Any, models: List[torch.nn.Module], passes: int, compress: bool) -> Any:
         own = {id(each) for group in optimizer.param_groups for each in group["params"]}

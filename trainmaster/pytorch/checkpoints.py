@@ -12,6 +12,7 @@ from trainmaster.core.errors import InvalidExperiment
 from trainmaster.pytorch import files
 from trainmaster.pytorch.callback import PyTorchCallback
 from trainmaster.pytorch.random_numbers import all_states, set_all_states
+from trainmaster.pytorch.sharded import FOLDER, ShardedParts, is_sharded, sharded_parts
 from trainmaster.pytorch.trial import overrides
 
 logger = logging.getLogger("trainmaster.pytorch")
@@ -60,6 +61,7 @@ class TrialCheckpoints:
         self._callbacks = callbacks
         self._is_trainer = is_trainer
         self._folder: Optional[Path] = None
+        self._unannounced: Optional[str] = None  # a checkpoint of which callbacks do not know yet
         self._of_ranks: Dict[str, Any] = {}
 
     def find(self, uuid: Optional[str]) -> Progress:
@@ -107,7 +109,7 @@ class TrialCheckpoints:
         state = files.load_state(self._folder)
         for callback in self._callbacks.values():
             callback.on_checkpoint_load_start(state)
-        self._restore_parts(state)
+        self._restore_parts(self._folder, state)
         self._restore_callbacks(state)
         if context._scaler is not None and "scaler_state_dict" in state:
             context._scaler.load_state_dict(state["scaler_state_dict"])
@@ -126,23 +128,55 @@ class TrialCheckpoints:
             progress: How far the trial is.
             order: `TrainingOrder.drawn`.
         """
+        self.finish()
         progress.saved_at = progress.trained
         ranks = self._ranks.gather(all_states())
-        uuid: Optional[str] = None
         if ranks is not None:
             self._core.train.set_status("checkpointing")
+        uuid: Optional[str] = None
+        if is_sharded(self._context.models):
+            background = self._context.experimental._saves_in_background
+
+            def begin(folder: Path) -> Callable[[], None]:
+                if ranks is not None:
+                    self._write(folder, progress, {"random": ranks, "order": order})
+                return self._sharded_parts().begin_to_save(folder, background=background)
+
+            self._unannounced = self._core.checkpoint.store_in_background(self._metadata(progress), begin)
+            if not background:
+                self.finish()
+            return
+        if ranks is not None:
             with self._core.checkpoint.store_path(self._metadata(progress)) as (folder, uuid):
                 self._write(folder, progress, {"random": ranks, "order": order})
-        uuid = self._ranks.broadcast(uuid)
+        self._announce(self._ranks.broadcast(uuid))
+
+    def finish(self) -> None:
+        """Wait for a checkpoint in the background. All ranks call.
+
+        Raises:
+            CheckpointError: It could not be stored.
+        """
+        self._core.checkpoint.wait()
+        if self._unannounced is not None:
+            uuid, self._unannounced = self._unannounced, None
+            self._announce(uuid)
+
+    def _announce(self, uuid: Any) -> None:
         for callback in self._callbacks.values():
             callback.on_checkpoint_upload_end(uuid=str(uuid))
+
+    def _sharded_parts(self) -> ShardedParts:
+        return sharded_parts(self._context.models, self._context.optimizers)
 
     def _write(self, folder: Path, progress: Progress, ranks: Dict[str, Any]) -> None:
         context = self._context
         self._write_code(folder)
+        # Sharded ones have files of their own, by all ranks.
+        whole = not is_sharded(context.models)
         state: Dict[str, Any] = {
-            "models_state_dict": [model.state_dict() for model in context.models],
-            "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
+            "models_state_dict": [model.state_dict() for model in context.models if whole],
+            "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers if whole],
             "lr_schedulers_state_dict": [scheduler.state_dict() for scheduler in context.lr_schedulers],
             "callbacks": {name: callback.state_dict() for name, callback in self._callbacks.items()},
             "rng_state": files.chiefs_random_numbers(self._ranks.local_rank),
@@ -191,14 +225,18 @@ class TrialCheckpoints:
             },
         )
 
-    def _restore_parts(self, state: Dict[str, Any]) -> None:
+    def _restore_parts(self, folder: Path, state: Dict[str, Any]) -> None:
         context = self._context
         load: Callable[[Any, Any, str], None]
-        for parts, plural, singular, load in (
+        kinds = [
             (context.models, "models_state_dict", "model_state_dict", files.load_model),
             (context.optimizers, "optimizers_state_dict", "optimizer_state_dict", files.load_part),
             (context.lr_schedulers, "lr_schedulers_state_dict", "lr_scheduler", files.load_part),
-        ):
+        ]
+        if is_sharded(context.models) or (folder / FOLDER).is_dir():
+            self._sharded_parts().load(folder)
+            del kinds[:2]
+        for parts, plural, singular, load in kinds:
             stored = files.several(state, plural, singular)
             what = plural.split("_state")[0].replace("_", " ")
             if len(stored) != len(parts):

@@ -12,6 +12,7 @@ from trainmaster.core.errors import InvalidExperiment
 from trainmaster.pytorch.backend import Backend
 from trainmaster.pytorch.lr_scheduler import LRScheduler
 from trainmaster.pytorch.precision import autocast
+from trainmaster.pytorch.sharded import is_sharded
 from trainmaster.pytorch.trial_context import TrialContext
 
 
@@ -52,7 +53,8 @@ class PyTorchTrialContext(TrialContext):
     # What is wrapped.
 
     def wrap_model(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Take a model: it is moved to the device, trained by all ranks together, and saved.
+        """Take a model: it is moved to the device, trained by all ranks together, and saved. One that `fully_shard`
+        (FSDP2) has divided among the ranks is trained and saved as it is.
 
         Returns:
             The model to train with.
@@ -232,6 +234,9 @@ class PyTorchTrialContext(TrialContext):
                 for model in self.models:
                     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
                         stack.enter_context(model.no_sync())
+                    elif is_sharded([model]):
+                        model.set_requires_gradient_sync(False)
+                        stack.callback(model.set_requires_gradient_sync, True)
             yield
 
 
@@ -241,6 +246,7 @@ class PyTorchExperimentalContext:
     def __init__(self, parent: PyTorchTrialContext) -> None:
         self._parent = parent
         self._any_loader = False
+        self._saves_in_background = False
         self._auto_to_device = True
 
     def use_amp(self, dtype: torch.dtype = torch.float16) -> None:
@@ -257,6 +263,13 @@ class PyTorchExperimentalContext:
         """Allow any `torch.utils.data.DataLoader`. The trial itself then shuffles, shares out and continues its
         data; torch's samplers and those in `determined.pytorch.samplers` help."""
         self._any_loader = True
+
+    def save_in_background(self) -> None:
+        """Write the checkpoints of sharded models while the training goes on. Ours: Determined has no such models.
+
+        A checkpoint counts once it is written. The next one, and the end of the training, wait for that.
+        """
+        self._saves_in_background = True
 
     def disable_auto_to_device(self) -> None:
         """Leave batches where the loader made them. The trial calls `context.to_device` itself."""

@@ -15,6 +15,7 @@ from trainmaster.core.errors import CheckpointError
 from trainmaster.pytorch import files
 from trainmaster.pytorch.backend import Backend
 from trainmaster.pytorch.context import PyTorchTrialContext
+from trainmaster.pytorch.sharded import FOLDER, sharded_parts
 
 logger = logging.getLogger("trainmaster.pytorch")
 
@@ -67,6 +68,9 @@ def load_trial_from_checkpoint_path(
             trial_class = _named(str(loading.get("trial_cls_spec")))
         trial = trial_class(context, **(trial_kwargs or {}))
     state = files.load_state(folder, **{**more, **(torch_load_kwargs or {})})
+    if (folder / FOLDER).is_dir():
+        sharded_parts(context.models).load(folder)
+        return trial
     stored = files.several(state, "models_state_dict", "model_state_dict")
     if len(stored) != len(context.models):
         raise CheckpointError(

@@ -147,6 +147,7 @@ class FitLoop:
                 self._train(validation)
             except _Leave:
                 self._save_once()
+                self._checkpoints.finish()
             except InvalidHP:
                 self._save_once()
                 self._core.train.report_early_exit(EarlyExitReason.INVALID_HP)
@@ -209,6 +210,7 @@ class FitLoop:
                     self._leave_if_asked()
         self._validate_once(validation)
         self._save_once()
+        self._checkpoints.finish()
 
     def _is_before(self, length: TrainUnit) -> bool:
         done = self._progress.trained if isinstance(length, Batch) else self._progress.epochs

@@ -8,6 +8,7 @@ import itertools
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 import numpy as np
+import torch
 
 
 class Reducer(enum.Enum):
@@ -82,6 +83,28 @@ class FunctionReducer(MetricReducer):
         return self.fn([value for turn in turns for value in turn if value is not nothing])
 
 
+class TorchMetric(MetricReducer):
+    """A metric of TorchMetrics, or a collection of them, which reduces the values of all ranks itself.
+
+    Args:
+        metric: Its `update` takes the values.
+    """
+
+    def __init__(self, metric: Any) -> None:
+        self.metric = metric
+
+    def reset(self) -> None:
+        self.metric.reset()
+
+    def per_slot_reduce(self) -> Any:
+        return self.metric.compute()  # the same on all ranks
+
+    def cross_slot_reduce(self, per_slot_metrics: List[Any]) -> Any:
+        if len(per_slot_metrics) > 1 and not torch.distributed.is_initialized():
+            raise RuntimeError("TorchMetrics reduces over ranks of torch.distributed, and there are none")
+        return per_slot_metrics[0]
+
+
 class _Wrapped:
     """A reducer, its metric's name, and when it counts."""
 
@@ -136,7 +159,8 @@ class ReducerContext:
         """Add a metric that is reduced over all batches and ranks.
 
         Args:
-            reducer: A `MetricReducer`, or a function that gets the list of all values.
+            reducer: A `MetricReducer`, a function that gets the list of all values, or a metric of TorchMetrics, which
+                the trial moves to its device.
             name: The metric's name. None: the reducer returns a dict of names and values.
             for_training: Whether it counts in training.
             for_validation: Whether it counts in validations.
@@ -146,13 +170,19 @@ class ReducerContext:
 
         Raises:
             ValueError: The reducer was wrapped before.
-            TypeError: It is neither.
+            TypeError: It is none of these.
         """
-        if any(each.reducer is reducer for each in self._reducers):
+        if any(reducer is each.reducer or reducer is getattr(each.reducer, "metric", None) for each in self._reducers):
             raise ValueError("wrap_reducer() was called twice with one %s" % type(reducer).__name__)
+        if isinstance(reducer, torch.nn.Module) and hasattr(reducer, "compute"):
+            self._reducers.append(_Wrapped(TorchMetric(reducer), name, for_training, for_validation))
+            return reducer
         if not isinstance(reducer, MetricReducer):
             if not callable(reducer):
-                raise TypeError("wrap_reducer() takes a MetricReducer or a function, not a %s" % type(reducer).__name__)
+                raise TypeError(
+                    "wrap_reducer() takes a MetricReducer, a function or a TorchMetrics metric, not a %s"
+                    % type(reducer).__name__
+                )
             reducer = FunctionReducer(reducer)
         self._reducers.append(_Wrapped(reducer, name, for_training, for_validation))
         return reducer

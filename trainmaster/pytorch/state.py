@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, Optional
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 
@@ -10,6 +11,7 @@ from trainmaster.core import Context
 from trainmaster.core.errors import CheckpointError
 from trainmaster.pytorch.data import Position, make_repeatable
 from trainmaster.pytorch.random_numbers import all_states, set_all_states
+from trainmaster.pytorch.sharded import FOLDER, ShardedParts, is_sharded
 
 _FILE = "training.pt"
 _FORMAT = "trainmaster.pytorch"
@@ -29,7 +31,8 @@ class TrainingState:
                         state.save(context)
                         return
 
-    Outside of a job `restore` and `save` do nothing.
+    Outside of a job `restore` and `save` do nothing. Of a model that `fully_shard` (FSDP2) has divided, each rank saves
+    its part, and of its optimizer; any number of ranks continues from that.
 
     Args:
         loader: The training's DataLoader, which is made repeatable. One over a dataset without indices is read from
@@ -49,6 +52,9 @@ class TrainingState:
                 )
         self._loader = loader
         self._parts = {name: _bare(part) for name, part in parts.items()}
+        self._sharded: Optional[ShardedParts] = None
+        if is_sharded(part for part in self._parts.values() if isinstance(part, torch.nn.Module)):
+            self._divide()
         self._position: Optional[Position] = None  # in a job only
         self._random: Optional[Dict[str, Any]] = None
         self.epoch = 0
@@ -75,6 +81,10 @@ class TrainingState:
             if not path.is_file():
                 raise CheckpointError("checkpoint %s was not written by TrainingState" % info.latest_checkpoint)
             stored = torch.load(str(path), map_location="cpu", weights_only=True)
+            if self._sharded is None and (folder / FOLDER).is_dir():
+                self._divide()
+            if self._sharded is not None:
+                self._sharded.load(folder)
         if set(stored["parts"]) != set(self._parts):
             raise CheckpointError(
                 "checkpoint %s holds %s, and this script's TrainingState %s"
@@ -92,30 +102,61 @@ class TrainingState:
             self._random = stored["random"][context.distributed.rank]
         return True
 
-    def save(self, context: Context) -> Optional[str]:
+    def save(self, context: Context, background: bool = False) -> Optional[str]:
         """Store a checkpoint, after a step. All ranks call.
+
+        Args:
+            context: The script's.
+            background: Write a sharded model while the training goes on. The checkpoint counts once it is written; the
+                next one, and the end of the context, wait for that.
 
         Returns:
             Its uuid, on the chief; None on other ranks and outside of a job.
 
         Raises:
-            CheckpointError: It cannot be written.
+            ValueError: `background`, and no model is sharded.
+            CheckpointError: It cannot be written, or one in the background could not be.
         """
+        if background and self._sharded is None:
+            raise ValueError("save(background=True) needs a model that is sharded with fully_shard()")
         if context.info is None or context.info.trial_info is None:
             return None
+        metadata = {"steps_completed": self.steps, "framework": _FORMAT}
         random_numbers = context.distributed.gather(all_states())
+        sharded = self._sharded
+        if sharded is not None:
+
+            def begin(folder: Path) -> Callable[[], None]:
+                if random_numbers is not None:
+                    self._write(folder, random_numbers)
+                return sharded.begin_to_save(folder, background=background)
+
+            uuid = context.checkpoint.store_in_background(metadata, begin)
+            if not background:
+                context.checkpoint.wait()
+            return None if random_numbers is None else uuid
         if random_numbers is None:
             return None
-        with context.checkpoint.store_path({"steps_completed": self.steps, "framework": _FORMAT}) as (folder, uuid):
-            stored = {
-                "parts": {name: part.state_dict() for name, part in self._parts.items()},
-                "random": random_numbers,
-                "epoch": self.epoch,
-                "batch": self.batch,
-                "steps": self.steps,
-            }
-            torch.save(stored, str(folder / _FILE))
+        with context.checkpoint.store_path(metadata) as (folder, uuid):
+            self._write(folder, random_numbers)
         return uuid
+
+    def _divide(self) -> None:
+        """Let all ranks save the models and their optimizers, and the chief what remains."""
+        models = {name: part for name, part in self._parts.items() if isinstance(part, torch.nn.Module)}
+        optimizers = {name: part for name, part in self._parts.items() if isinstance(part, torch.optim.Optimizer)}
+        self._sharded = ShardedParts(models, optimizers)
+        self._parts = {name: part for name, part in self._parts.items() if name not in {**models, **optimizers}}
+
+    def _write(self, folder: Path, random_numbers: List[Any]) -> None:
+        stored = {
+            "parts": {name: part.state_dict() for name, part in self._parts.items()},
+            "random": random_numbers,
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "steps": self.steps,
+        }
+        torch.save(stored, str(folder / _FILE))
 
     def epochs(self, number: int) -> Iterator[int]:
         """Count the epochs, from the one that is to be continued."""

@@ -13,6 +13,7 @@ from trainmaster.pytorch.evaluation import Evaluation
 from trainmaster.pytorch.loader import DataLoader, TrainingOrder
 from trainmaster.pytorch.loop import FitLoop, FitPlan
 from trainmaster.pytorch.metrics import Metrics
+from trainmaster.pytorch.sharded import is_sharded
 from trainmaster.pytorch.trial import PyTorchTrial
 
 
@@ -43,6 +44,8 @@ class TrialLoop(FitLoop):
                 raise InvalidExperiment(
                     "%s has no %s: its __init__() must call context.wrap_%s()" % (type(trial).__name__, what, what)
                 )
+        if context.experimental._saves_in_background and not is_sharded(context.models):
+            raise InvalidExperiment("save_in_background() needs models that are sharded with fully_shard()")
         callbacks = trial.build_callbacks()
         evaluation = Evaluation(trial, context, callbacks)
         checkpoints = TrialCheckpoints(trial, context, callbacks, is_trainer)

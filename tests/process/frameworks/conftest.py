@@ -14,17 +14,11 @@ __all__ = ["stage"]
 
 # The frameworks' releases before the current ones: a folder that scripts/test fills and names.
 EARLIER = os.environ.get("TRAINMASTER_EARLIER_FRAMEWORKS", "/var/cache/trainmaster/earlier-frameworks")
-RELEASES = [
-    pytest.param({}, id="current"),
-    pytest.param(
-        # `USE_TF`: Transformers 4 would find TensorFlow, and refuse its Keras 3.
-        {"PYTHONPATH": EARLIER, "USE_TF": "0"},
-        id="earlier",
-        marks=pytest.mark.skipif(
-            not os.path.isdir(EARLIER), reason="no earlier releases of frameworks: set TRAINMASTER_EARLIER_FRAMEWORKS"
-        ),
-    ),
-]
+# `USE_TF`: Transformers 4 would find TensorFlow, and refuse its Keras 3.
+EARLIER_RELEASES = {"PYTHONPATH": EARLIER, "USE_TF": "0"}
+earlier = pytest.mark.skipif(
+    not os.path.isdir(EARLIER), reason="no earlier releases of frameworks: set TRAINMASTER_EARLIER_FRAMEWORKS"
+)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.process.launchers.conftest import find_python
+from tests.support.runtime.doors import trained
 from tests.support.runtime.trials import LEAVE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -112,10 +113,8 @@ def fit(trial: Any) -> Any:
     return make
 
 
-@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
-def test_a_trial_that_was_cut_in_four_ends_with_the_same_weights(fit: Any, package: str) -> None:
-    script = SCRIPT.replace("lightning.pytorch", package)
-    whole, cut = fit(script=script), fit(script=script)
+def test_a_trial_that_was_cut_in_four_ends_with_the_same_weights(fit: Any) -> None:
+    whole, cut = fit(), fit()
     alone = whole.through()
     # In the middle of an epoch; in the validation at the end of one; killed.
     last = cut.through("ask step 3", "ask evaluation 10", "kill step 14")
@@ -129,6 +128,17 @@ def test_a_trial_that_was_cut_in_four_ends_with_the_same_weights(fit: Any, packa
     assert [record["progress"] for record in alone.master.kinds("progress")][-1] == 1.0
     (stored,) = cut.attempts[0].checkpoints
     assert (stored["steps_completed"], set(stored["resources"])) == (3, {"checkpoint.ckpt", "metadata.json"})
+    trained(cut, "trainmaster.lightning", "lightning", "torch")
+
+
+def test_the_release_before_ends_with_the_same_weights(fit: Any) -> None:
+    """Under the package's other name."""
+    script = SCRIPT.replace("lightning.pytorch", "pytorch_lightning")
+    whole, cut = fit(script=script), fit(script=script)
+    alone, last = whole.through(), cut.through("ask step 7")
+    assert last.printed("WEIGHTS") == alone.printed("WEIGHTS") != []
+    assert dict(cut.metrics("validation")) == dict(whole.metrics("validation"))
+    trained(cut, "trainmaster.lightning", "pytorch-lightning", "torch")
 
 
 KEPT = {"kept": {"monitor": "val_loss", "mode": "max", "save_top_k": 1, "save_last": True, "filename": "best-{step}"}}
@@ -157,6 +167,7 @@ def test_two_nodes_go_on_with_the_same_weights(fit: Any) -> None:
     alone, last = whole.through(), cut.through("ask step 7")
     assert last.printed("WEIGHTS") == alone.printed("WEIGHTS")
     assert len(set(last.printed("WEIGHTS"))) == 1
+    trained(cut, "trainmaster.lightning", "lightning", "torch")
     assert dict(cut.metrics("validation")) == dict(whole.metrics("validation"))
     assert [step for step, _ in cut.metrics("validation")] == [5, 10, 15]  # one report each
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.process.frameworks.conftest import RELEASES
+from tests.process.frameworks.conftest import EARLIER_RELEASES, earlier
 from tests.process.launchers.conftest import find_python
+from tests.support.runtime.doors import trained
 from tests.support.runtime.trials import LEAVE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -89,20 +90,19 @@ def trainer(trial: Any) -> Any:
     return make
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_trial_that_was_cut_in_four_ends_with_the_same_weights(trainer: Any, release: Any) -> None:
-    whole = trainer(environment=release)
+def test_a_trial_that_was_cut_in_four_ends_with_the_same_weights(trainer: Any) -> None:
+    whole = trainer()
     alone = whole.through()
-    cut = trainer(environment=release)
+    cut = trainer()
     # In the middle of an epoch and of an interval of logging; in an evaluation; killed.
     last = cut.through("ask step 3", "ask evaluation 8", "kill step 12")
     assert last.printed("WEIGHTS") == alone.printed("WEIGHTS") != []
     assert alone.printed("ARGUMENTS") == ["0.01 3 42"]
+    trained(cut, "trainmaster.transformers", "transformers", "torch")
 
     assert [step for step, _ in whole.metrics("training")] == [2, 4, 6, 8, 10, 12, 14]
     assert set(whole.metrics("training")[0][1]) == {"loss", "grad_norm", "learning_rate", "epoch"}
-    # Transformers 5 evaluates once more at the end.
-    assert [step for step, _ in whole.metrics("validation")][:3] == [4, 8, 12]
+    assert [step for step, _ in whole.metrics("validation")] == [4, 8, 12, 15]
     expected = {"batches": 4, "epochs": 0.8}
     assert whole.metrics("validation")[0][1].items() >= expected.items()
     assert [step for step, metrics in whole.metrics("summary") if "train_runtime" in metrics] == [15]
@@ -125,6 +125,16 @@ def test_a_trial_that_was_cut_in_four_ends_with_the_same_weights(trainer: Any, r
     )
     # Asked to leave in an evaluation, it ended the evaluation first.
     assert [step for step, _ in cut.attempts[1].metrics("validation")] == [4, 8]
+
+
+@earlier
+def test_the_release_before_ends_with_the_same_weights(trainer: Any) -> None:
+    whole, cut = trainer(environment=EARLIER_RELEASES), trainer(environment=EARLIER_RELEASES)
+    alone, last = whole.through(), cut.through("ask step 7")
+    assert last.printed("WEIGHTS") == alone.printed("WEIGHTS") != []
+    # It does not evaluate once more at its end.
+    assert [[step for step, _ in each.metrics("validation")] for each in cut.attempts] == [[4], [8, 12]]
+    trained(cut, "trainmaster.transformers", "transformers", "torch")
 
 
 SAVING = {
@@ -185,6 +195,7 @@ def test_two_nodes_that_each_save_go_on_with_the_same_weights(trainer: Any) -> N
     assert [step for step, _ in cut.metrics("validation")] == [4, 8, 12, 15]  # one report each
     (stored,) = cut.attempts[0].checkpoints
     assert {"rng_state_0.pth", "rng_state_1.pth", "model.safetensors"} <= set(stored["resources"])
+    trained(cut, "trainmaster.transformers", "transformers", "torch")
 
 
 def test_the_search_stops_a_trial_after_its_validation(trainer: Any) -> None:
@@ -275,6 +286,7 @@ def test_a_trainer_of_trl_goes_on_with_the_same_weights(trial: Any) -> None:
     losses = [{step: metrics["loss"] for step, metrics in each.metrics("training")} for each in (whole, cut)]
     assert losses[0] == losses[1]
     assert list(losses[0]) == list(range(1, 13))
+    trained(cut, "trainmaster.transformers", "trl", "transformers")
 
 
 def test_determineds_own_callback_reports_leaves_and_goes_on(trial: Any) -> None:

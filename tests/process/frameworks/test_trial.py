@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.process.launchers.conftest import find_python
+from tests.support.runtime.doors import trained
 from tests.support.runtime.trials import LEAVE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -149,18 +150,32 @@ def test_a_trial_that_was_cut_in_four_ends_with_the_same_weights(fit: Any, worke
     made = [[each["steps_completed"] for each in attempt.checkpoints] for attempt in cut.attempts]
     assert made == [[3], [10], [], [30]]
     assert set(cut.attempts[0].checkpoints[0]["resources"]) >= {"state_dict.pth", "trial_state.pkl", "load_data.json"}
+    trained(cut, "determined.pytorch.PyTorchTrial", "torch")
 
 
 def test_two_nodes_with_an_uneven_epoch_go_on_with_the_same_weights(fit: Any) -> None:
     """41 items: 21 batches an epoch, of which one node has eleven; the last one is of one item."""
     model = MODEL.replace("Data(40", "Data(41")
+    for old, new in {
+        "import leave\n": "import leave\nimport torchmetrics\n",
+        "        self.all = context": (
+            "        self.most = context.wrap_reducer(torchmetrics.MaxMetric(), name='most', for_training=False)\n"
+            "        self.all = context"
+        ),
+        "        self.worst.update(": "        self.most.update(loss)\n        self.worst.update(",
+    }.items():
+        assert old in model
+        model = model.replace(old, new)
     more = {"model": model, "nodes": 2, "environment": {"WORKERS": "1", "PRINT": "1"}, "script": QUIET_END}
     whole, cut = fit(**more), fit(**more)
-    alone, last = whole.through(), cut.through("ask step 4", "ask step 17")
+    alone, last = whole.through(), cut.through("ask step 17")
     assert last.printed("WEIGHTS") == alone.printed("WEIGHTS")
     assert len(set(last.printed("WEIGHTS"))) == 1
     assert dict(cut.metrics("training")) == dict(whole.metrics("training"))
     assert dict(cut.metrics("validation")) == dict(whole.metrics("validation"))
+    for _, metrics in whole.metrics("validation"):
+        assert metrics["most"] == metrics["worst"]  # TorchMetrics and our reducer, over both nodes
+    trained(cut, "determined.pytorch.PyTorchTrial", "torch")
 
 
 # Without asking where it is: the number of batches of three epochs is no multiple of the ranks.
@@ -170,14 +185,17 @@ QUIET_END = SCRIPT.replace(
 )
 
 VARIANTS = {
-    "bf16": {"        self.model = ": "        context.experimental.use_amp(torch.bfloat16)\n        self.model = "},
-    "compiled": {"context.wrap_model(nn.Sequential": "context.wrap_model(compiled(nn.Sequential"},
-    "whole data set": {
+    "bf16, and all data at once": {
+        "        self.model = ": "        context.experimental.use_amp(torch.bfloat16)\n        self.model = ",
         "    def evaluate_batch(self, batch, batch_idx):\n        x, y = batch\n": (
             "    def evaluate_full_dataset(self, data_loader):\n        x, y = next(iter(data_loader))\n"
-        )
+        ),
     },
-    "torch's own loader": {
+    # Without a compiler in the image, the graph alone: the names of its parameters are what matters.
+    "compiled, with torch's own loader": {
+        "context.wrap_model(nn.Sequential": "context.wrap_model(compiled(nn.Sequential",
+        "nn.Linear(8, 1)))": "nn.Linear(8, 1))))",
+        "class Trial(": "def compiled(model):\n    return torch.compile(model, backend='eager')\n\nclass Trial(",
         "        self.context = context\n": (
             "        self.context = context\n        context.experimental.disable_dataset_reproducibility_checks()\n"
         ),
@@ -192,11 +210,7 @@ def test_variants_train_pause_and_go_on(fit: Any, variant: str) -> None:
     for old, new in VARIANTS[variant].items():
         assert old in model
         model = model.replace(old, new)
-    if variant == "compiled":
-        # Without a compiler in the image, the graph alone: the names of its parameters are what matters.
-        model = model.replace("nn.Linear(8, 1)))", "nn.Linear(8, 1))))")
-        model += "\ndef compiled(model):\n    return torch.compile(model, backend='eager')\n"
-    cut = fit(model=model, environment={"OMP_NUM_THREADS": "1"})
+    cut = fit(model=model)
     last = cut.through("ask step 13")
     assert last.printed("WEIGHTS")
     assert [step for step, _ in cut.metrics("training")] == list(range(1, 31))
@@ -206,7 +220,7 @@ def test_variants_train_pause_and_go_on(fit: Any, variant: str) -> None:
 WRONG = {
     "a method is missing": (
         {"    def train_batch(self, batch, ": "    def training(self, batch, "},
-        r"Trial \(.*model_def.py, line \d+\) lacks train_batch\(\): a trial must define it",
+        r"Trial \(.*wrong0.py, line \d+\) lacks train_batch\(\): a trial must define it",
     ),
     "torch's loader": (
         {"return pytorch.DataLoader(Data(40": "return torch.utils.data.DataLoader(Data(40"},
@@ -237,6 +251,24 @@ WRONG = {
         r"Trial.evaluate_batch\(\) must return a dict of metrics, not a int",
     ),
 }
+# Each in a process of its own; torch is imported once.
+ONE_BY_ONE = """
+import os, traceback
+from trainmaster.core import get_cluster_info
+from trainmaster.pytorch import entrypoint
+
+for name in get_cluster_info().trial.hparams["trials"]:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = entrypoint.main([name])
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    print("STATUS", name, os.WEXITSTATUS(os.waitpid(child, 0)[1]), flush=True)
+"""
 CONFIG = {
     "min_validation_period": {"epochs": 1},
     "checkpoint_policy": "best",
@@ -244,27 +276,25 @@ CONFIG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_with_a_trial_is_a_sentence(fit: Any, what: str) -> None:
-    changes, sentence = WRONG[what]
-    model = MODEL
-    for old, new in changes.items():
-        assert old in model
-        model = model.replace(old, new)
-    attempt = fit(model=model, entrypoint=TRIAL_CLASS, config=CONFIG).run()
-    assert attempt.status == 1, attempt.output
-    assert [line for line in attempt.lines if re.search(sentence, line)], attempt.output
-
-
-def test_a_class_that_is_not_there(fit: Any) -> None:
-    for name, sentence in (
-        ("model_deff:Trial", "the entrypoint model_deff:Trial names the module model_deff, and the experiment's files"),
-        ("model_def:Trail", "names the class Trail, and /.*model_def.py defines the trials Trial"),
-        ("model_def:Data", "which is no subclass of PyTorchTrial or DeepSpeedTrial"),
-    ):
-        attempt = fit(entrypoint=[*TRIAL_CLASS[:-1], name], config=CONFIG).run()
-        assert attempt.status == 1, attempt.output
-        assert [line for line in attempt.lines if re.search(sentence, line)], attempt.output
+def test_what_is_wrong_with_a_trial_is_a_sentence(fit: Any) -> None:
+    files = {"leave.py": LEAVE, "model_def.py": MODEL}
+    sentences = {
+        "model_deff:Trial": "the entrypoint model_deff:Trial names the module model_deff, and the experiment's files",
+        "model_def:Trail": "names the class Trail, and /.*model_def.py defines the trials Trial",
+        "model_def:Data": "which is no subclass of PyTorchTrial or DeepSpeedTrial",
+    }
+    for number, (changes, sentence) in enumerate(WRONG.values()):
+        model = MODEL
+        for old, new in changes.items():
+            assert old in model
+            model = model.replace(old, new)
+        files[f"wrong{number}.py"] = model
+        sentences[f"wrong{number}:Trial"] = sentence
+    attempt = fit(ONE_BY_ONE, files=files, config=CONFIG, hparams={**HPARAMS, "trials": list(sentences)}).run()
+    assert attempt.status == 0, attempt.output
+    for name, sentence in sentences.items():
+        assert attempt.printed(f"STATUS {name}") == ["1"], attempt.output
+        assert [line for line in attempt.lines if re.search(sentence, line)], (name, attempt.output)
 
 
 def test_a_checkpoint_of_another_model_is_refused(fit: Any) -> None:

@@ -32,8 +32,9 @@ def digest(arrays):
 class Attempt:
     """A job that has ended."""
 
-    def __init__(self, status: int, output: str, job: StagedJob, master: FakeMaster) -> None:
+    def __init__(self, status: int, output: str, job: StagedJob, master: FakeMaster, how: str = "") -> None:
         self.status = status
+        self.how = how  # it was interrupted: "ask" or "kill"
         self.job = job
         self.master = master
         self.lines = [
@@ -85,8 +86,8 @@ class Trial:
         self._stage = stage
         self._store = folder
         self._files = {"train.py": script, "leave.py": LEAVE, **(files or {})}
-        self._ranks, self._nodes = ranks, nodes
-        self._environment = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", **(environment or {})}
+        self.python, self.ranks, self.nodes = python, ranks, nodes
+        self.environment = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", **(environment or {})}
         self._hparams = hparams or {}
         self._searcher = searcher or {"name": "single", "metric": "eval_loss"}
         self._seed = seed
@@ -112,12 +113,12 @@ class Trial:
                 "latest_checkpoint": latest,
             },
             "config": self._config,
-            "environment": {**self._environment, "LEAVE": leave, **environment},
+            "environment": {**self.environment, "LEAVE": leave, **environment},
             "checkpoint_storage": {"type": "shared_fs", "host_path": str(self._store)},
-            "num_nodes": self._nodes,
+            "num_nodes": self.nodes,
         }
         staged: tuple[StagedJob, FakeMaster] = self._stage(
-            self._entrypoint, work=changes, context=archive(**self._files), slots=self._ranks * self._nodes
+            self._entrypoint, work=changes, context=archive(**self._files), slots=self.ranks * self.nodes
         )
         return staged
 
@@ -126,13 +127,13 @@ class Trial:
         job, master = self.stage(leave, **environment)
         if decide is not None:
             master.decide = decide
-        nodes = [job.start(node_rank=rank, num_nodes=self._nodes) for rank in range(self._nodes)]
-        return self.ended(job, master, nodes)
+        nodes = [job.start(node_rank=rank, num_nodes=self.nodes) for rank in range(self.nodes)]
+        return self.ended(job, master, nodes, leave.partition(" ")[0])
 
-    def ended(self, job: StagedJob, master: FakeMaster, nodes: list[subprocess.Popen[str]]) -> Attempt:
+    def ended(self, job: StagedJob, master: FakeMaster, nodes: list[subprocess.Popen[str]], how: str = "") -> Attempt:
         """Wait for the end of a job's nodes."""
         output = "".join(node.communicate(timeout=120)[0] for node in nodes)
-        attempt = Attempt(max(node.returncode for node in nodes), output, job, master)
+        attempt = Attempt(max(node.returncode for node in nodes), output, job, master, how)
         self.attempts.append(attempt)
         return attempt
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from tests.support.frameworks import OF_EXAMPLES, OF_SUMS, ON_DOCKER
 from tests.support.frameworks_page import parts, recorded, table
+from tests.support.runtime import doors
 
 
 def test_the_page_has_the_trainings_that_were_recorded() -> None:
     """After a change of what the tests train: `scripts/generate`."""
     assert parts()[1] == table()
+    assert doors.parts()[1] == doors.table()
 
 
 def test_recorded_trainings_match_tested_ones() -> None:
