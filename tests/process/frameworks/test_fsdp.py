@@ -227,7 +227,7 @@ def test_what_cannot_be_is_said_in_a_sentence(fit: Any) -> None:
     assert "save(background=True) needs a model that is sharded with fully_shard()" in attempt.output
     plain.environment.pop("BACKGROUND")
     plain.run("ask step 2")
-    plain.ranks, plain._entrypoint = 2, [PYTHON, "-m", "trainmaster.launchers.torchrun", PYTHON, "train.py"]
+    plain.ranks, plain._entrypoint = 2, [PYTHON, "-m", "trainmaster.launchers.script", PYTHON, "train.py"]
     attempt = plain.run(SHARDED="1")
     assert attempt.status == 1
     assert "the models are sharded, and those of the checkpoint in" in attempt.output

@@ -94,7 +94,7 @@ class Trial:
         self._config = {"name": "test", "searcher": self._searcher, **(config or {})}
         self._entrypoint = entrypoint or [
             python,
-            *(("-m", "trainmaster.launchers.torchrun", python) if ranks * nodes > 1 else ()),
+            *(("-m", "trainmaster.launchers.script", python) if ranks * nodes > 1 else ()),
             "train.py",
         ]
         self.attempts: list[Attempt] = []
