@@ -21,7 +21,7 @@ OF_STATE_MACHINES = {"Activate", "AllocationEnded", "Created", "Finish", "Kill",
 # Each framework's door has a callback, a subclass of the framework's own; Determined names two trainers alike.
 OF_DOORS = {"TrainmasterCallback", "Trainer"}
 # Shapes of the API bear the names of Determined's messages; the client has the same ones.
-OF_DETERMINED = ("master/api/", "master/http/messages.py", "client/wire.py", "client/view_records.py")
+OF_DETERMINED = ("master/api/", "core/sdk/", "master/http/messages.py", "client/wire.py", "client/view_records.py")
 
 
 def test_a_type_name_stands_for_one_thing() -> None:

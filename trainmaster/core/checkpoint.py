@@ -123,6 +123,7 @@ class CheckpointContext:
         """
         if not shard:
             self._chief_only("store_path")
+            self._metadata(metadata, shard)  # before the work that is to be stored
         group = self._distributed if shard else single()
         storage_id = _new_id(group)
         folder = self._storage.create(storage_id)

@@ -53,7 +53,6 @@ class Session:
         self._info = _trial_job()
         self._validated: Set[str] = set()  # names of the metrics of all validations
         self._named_missing = False
-        self._not_finite: Set[str] = set()
         self._percent = -1
         self.leaving = False  # whether the training was told to leave
 
@@ -92,7 +91,6 @@ class Session:
             group: Another group than `training`.
         """
         if self.active and metrics:
-            self._mention_not_finite(step, metrics)
             self._context.train.report_metrics(group, step, metrics)
 
     def report_validation(self, step: int, metrics: Mapping[str, Any]) -> None:
@@ -104,7 +102,6 @@ class Session:
         """
         if self.active and metrics:
             self._validated.update(metrics)
-            self._mention_not_finite(step, metrics)
             self._context.train.report_validation_metrics(step, metrics)
 
     def check_searcher_metric(self) -> None:
@@ -303,13 +300,6 @@ class Session:
         context = self._given or self._opened
         assert context is not None
         return context
-
-    def _mention_not_finite(self, step: int, metrics: Mapping[str, Any]) -> None:
-        for name, value in metrics.items():
-            if isinstance(value, float) and not math.isfinite(value) and name not in self._not_finite:
-                self._not_finite.add(name)
-                if self.is_chief:
-                    logger.warning("metric %r is %s at step %d", name, value, step)
 
 
 def _trial_job() -> Optional[ClusterInfo]:

@@ -6,14 +6,14 @@ import enum
 import logging
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set
 
 from trainmaster.core.distributed import DistributedContext
 from trainmaster.core.errors import CoreError, MasterAway
 from trainmaster.core.info import TrialInfo
 from trainmaster.core.reports import Reports
 from trainmaster.core.tensorboard import TensorboardFiles, everything, unchanged
-from trainmaster.core.values import check_names, counted_steps, storable, storable_metrics
+from trainmaster.core.values import NOT_FINITE, check_names, counted_steps, storable, storable_metrics
 from trainmaster.runtime.errors import CallFailed, CallRejected
 from trainmaster.runtime.master import MasterCalls
 
@@ -47,6 +47,7 @@ class TrainContext:
         self._reports = reports
         self._master = master
         self._trial = trial
+        self._not_finite: Set[str] = set()  # metrics of which this was said
 
     def report_training_metrics(
         self,
@@ -223,6 +224,7 @@ class TrainContext:
         if not isinstance(group, str) or not group or "." in group:
             raise ValueError("a group of metrics needs a name without dots, not %r" % (group,))
         kept = storable_metrics(metrics)
+        self._mention_not_finite(kept, steps_completed)
         check_names(kept, group, self._reports.limits if self._reports is not None else {})
         fields: Dict[str, Any] = {
             "group": group,
@@ -232,6 +234,12 @@ class TrainContext:
         if batch_metrics is not None:
             fields["batch_metrics"] = [storable_metrics(batch) for batch in batch_metrics]
         self._add("metrics", decides=group == "validation", **fields)
+
+    def _mention_not_finite(self, metrics: Mapping[str, Any], steps_completed: int) -> None:
+        for name, value in metrics.items():
+            if value in NOT_FINITE and name not in self._not_finite and self._distributed.rank == 0:
+                self._not_finite.add(name)
+                logger.warning("metric %r is %s at step %s", name, value, steps_completed)
 
     def _add(self, kind: str, *, decides: bool = False, **fields: Any) -> None:
         if self._distributed.rank != 0:

@@ -12,6 +12,8 @@ _DEEPEST = 20  # levels of nesting; more is a mistake or a cycle
 MOST_STEPS = 2**63 - 1  # what the master can keep
 _LARGEST = 10**300  # an integer that still is a float
 
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # numbers of which JSON has none, in Determined's encoding
+
 
 class Unstorable(ValueError):
     """A value that JSON cannot carry."""
@@ -79,9 +81,7 @@ def check_names(metrics: Mapping[str, Any], group: str, limits: Mapping[str, int
             )
     for name in ("epoch", "epochs"):
         value = metrics.get(name, 0)
-        if isinstance(value, bool) or not (
-            isinstance(value, (int, float)) or value in ("NaN", "Infinity", "-Infinity")
-        ):
+        if isinstance(value, bool) or not (isinstance(value, (int, float)) or value in NOT_FINITE):
             raise ValueError("the metric %r must be a number, not %r" % (name, value))
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import logging
-import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Union
+from typing import Any, Dict, Optional, Union
 
 from trainmaster.core.context import local
 from trainmaster.core.errors import CheckpointError
+from trainmaster.core.importing import import_from_path
 from trainmaster.pytorch import files
 from trainmaster.pytorch.backend import Backend
 from trainmaster.pytorch.context import PyTorchTrialContext
@@ -63,7 +62,7 @@ def load_trial_from_checkpoint_path(
     if loading.get("trial_type") != "PyTorchTrial":
         logger.warning("%s was written by a %s", folder, loading.get("trial_type"))
     context = CheckpointLoadContext(loading.get("hparams"), loading.get("experiment_config"))
-    with _importable(folder / files.CODE):
+    with import_from_path(folder / files.CODE):
         if trial_class is None:
             trial_class = _named(str(loading.get("trial_cls_spec")))
         trial = trial_class(context, **(trial_kwargs or {}))
@@ -92,20 +91,3 @@ def _named(name: str) -> Any:
             "the class %s of this checkpoint cannot be imported (%s): pass trial_class=" % (name, error)
         ) from error
     return found
-
-
-@contextlib.contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Let the modules in a folder be imported; what was imported under their names comes back afterwards."""
-    ours = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
-    theirs = {name: module for name, module in sys.modules.items() if name.split(".")[0] in ours}
-    for name in theirs:
-        del sys.modules[name]
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-        for name in [name for name in sys.modules if name.split(".")[0] in ours]:
-            del sys.modules[name]
-        sys.modules.update(theirs)

@@ -6,8 +6,9 @@ Needs torch 2.6 or newer.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
 import torch
 
@@ -117,24 +118,17 @@ def sharded_parts(models: Sequence[torch.nn.Module], optimizers: Sequence[torch.
     )
 
 
-class _explained:
-    """Turns what torch raises into CheckpointError, with its reason. Its own class is no `Exception`."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if error is None:
-            return
-        from torch.distributed.checkpoint.api import CheckpointException
-
-        if isinstance(error, (RuntimeError, ValueError, KeyError, OSError, AssertionError, CheckpointException)):
-            reasons = getattr(error, "failures", None) or {0: (error,)}
-            reason = str(next(iter(reasons.values()))[0]).split("\n")[0]
-            raise CheckpointError("the %s: %s" % (self._what, reason)) from error
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turn what torch raises into CheckpointError, with its reason."""
+    try:
+        yield
+    except BaseException as error:  # torch's own class of it is no `Exception`
+        failures = getattr(error, "failures", None)
+        if not failures and not isinstance(error, (RuntimeError, ValueError, KeyError, OSError, AssertionError)):
+            raise
+        reason = next(iter(failures.values()))[0] if failures else error
+        raise CheckpointError("the %s: %s" % (what, str(reason).split("\n")[0])) from error
 
 
 def _several() -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,51 @@ def test_a_failed_save_leaves_nothing(checkpoint: Any, reports: Any, tmp_path: P
         break_off()
     with pytest.raises(CheckpointError, match="is not a folder"):
         checkpoint.upload(tmp_path / "nothing", {"steps_completed": 1})
+    assert os.listdir(tmp_path / "store") == []
+    assert reports.records == []
+
+
+def test_a_checkpoint_in_the_background_counts_when_it_is_written(
+    checkpoint: Any, reports: Any, tmp_path: Path
+) -> None:
+    written = threading.Event()
+
+    def begin(folder: Path) -> Callable[[], object]:
+        (folder / "half").write_text("1")
+
+        def end() -> None:
+            assert written.wait(30)
+            (folder / "other half").write_text("2")
+
+        return end
+
+    uuid = checkpoint.store_in_background({"steps_completed": 2}, begin)
+    assert reports.records == []
+    written.set()
+    checkpoint.wait()
+    (record,) = reports.records
+    assert (record["uuid"], record["steps_completed"]) == (uuid, 2)
+    assert record["resources"].keys() == {"half", "other half", "metadata.json"}
+    checkpoint.wait()  # there is nothing more
+    assert len(reports.records) == 1
+
+
+def test_a_checkpoint_in_the_background_that_fails_is_said_and_leaves_nothing(
+    checkpoint: Any, reports: Any, tmp_path: Path
+) -> None:
+    def begin(folder: Path) -> Callable[[], object]:
+        (folder / "half").write_text("1")
+        return lambda: 1 // 0
+
+    checkpoint.store_in_background({"steps_completed": 2}, begin)
+    # The next one waits for it, and nothing of that is made.
+    with pytest.raises(CheckpointError, match=r"a checkpoint in the background failed: integer division"):
+        checkpoint.store_in_background({"steps_completed": 3}, begin)
+    assert os.listdir(tmp_path / "store") == []
+    with pytest.raises(ValueError, match="steps_completed"):
+        checkpoint.store_in_background({}, begin)
+    with pytest.raises(FileNotFoundError):
+        checkpoint.store_in_background({"steps_completed": 4}, lambda folder: (folder / "none" / "x").open("w").close)
     assert os.listdir(tmp_path / "store") == []
     assert reports.records == []
 

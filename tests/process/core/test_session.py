@@ -124,7 +124,7 @@ def test_numbers_that_are_none_are_said_once_and_reported(
     with caplog.at_level(logging.WARNING, "trainmaster.core"):
         for step in (1, 2):
             session.report_training(step, {"loss": float("nan"), "lr": 0.1})
-    assert said(caplog) == ["metric 'loss' is nan at step 1"]
+    assert said(caplog) == ["metric 'loss' is NaN at step 1"]
     assert [record["metrics"]["loss"] for record in made.reports("metrics")] == ["NaN", "NaN"]
 
 

@@ -152,17 +152,24 @@ def contained(
         "environment": {"environment_variables": [f"PYTHONPATH={IN_CONTAINER}", f"EXPECTED={expected}", *VARIABLES]},
         "bind_mounts": [{"host_path": str(packages), "container_path": IN_CONTAINER, "read_only": True}],
     }
-    configs = {
-        "core": published.experiment("python3 core_train.py", SINGLE, hparams={}, **common),
-        "lines": published.experiment(
+
+    def lines(*more: str) -> dict[str, Any]:
+        environment = {"environment_variables": [*common["environment"]["environment_variables"], *more]}
+        return published.experiment(
             "model:LineTrial",
             {"name": "single", "metric": "validation_loss", "max_length": {"batches": 20}},
             hparams={"lr": 0.3, "global_batch_size": 8},
             min_validation_period={"batches": 10},
             scheduling_unit=5,
+            reproducibility={"experiment_seed": 7},
             **TWO_NODES,
-            **common,
-        ),
+            **{**common, "environment": environment},
+        )
+
+    configs = {
+        "core": published.experiment("python3 core_train.py", SINGLE, hparams={}, **common),
+        "lines": lines(),
+        "ours": lines("TRAINMASTER_DETERMINED=ours"),
     }
     yield from begun(make_slurm_master(make_folder(), slurm_cluster, apptainer_command, torch_image), configs)
 
@@ -252,6 +259,16 @@ def test_a_trial_class_on_two_nodes_in_containers(contained: Begun, training_env
     assert weights(contained, training_environment, tmp_path) == pytest.approx([3, 1], abs=0.7)
     events = (contained.master.folder / "checkpoints").glob(f"*/tensorboard/experiment/{number}/trial/*/events.out.*")
     assert list(events)
+
+
+def test_our_own_trains_the_same_on_two_nodes(contained: Begun, training_environment: Path, tmp_path: Path) -> None:
+    for name in ("lines", "ours"):
+        ended_as(contained.master.client(), contained.numbers[name], "COMPLETED")
+    theirs, ours = (found_of(contained, name, training_environment, tmp_path / name) for name in ("lines", "ours"))
+    assert ours["training"] == theirs["training"]
+    assert ours["validation"] == theirs["validation"]
+    folders = (tmp_path / name for name in ("lines", "ours"))
+    assert len({tuple(weights(contained, training_environment, folder)) for folder in folders}) == 1
 
 
 def test_a_pytorch_trial_on_two_nodes(bare: Begun, training_environment: Path, tmp_path: Path) -> None:

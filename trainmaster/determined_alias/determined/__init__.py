@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 from importlib.machinery import ModuleSpec
-from typing import Optional
+from typing import Any, Optional
 
 
 def _the_real_one() -> Optional[ModuleSpec]:
@@ -37,11 +37,14 @@ else:
     from trainmaster import core
     from trainmaster.core import ClusterInfo, RendezvousInfo, ResourcesInfo, TrialInfo, get_cluster_info
     from trainmaster.core.errors import InvalidHP
+    from trainmaster.core.importing import import_from_path
 
     from . import errors  # noqa: TID252 - a checker of types does not find this package by its name
 
+    LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
     __version__ = "0.38.1"  # the release whose names these are
     __all__ = [
+        "LOG_FORMAT",
         "ClusterInfo",
         "InvalidHP",
         "RendezvousInfo",
@@ -50,4 +53,12 @@ else:
         "core",
         "errors",
         "get_cluster_info",
+        "import_from_path",
     ]
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(
+            "determined.%s is not part of trainmaster; an image that has the package determined has it" % name
+        )
