@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import socket
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Mapping, Optional, Tuple
 
 from trainmaster.runtime.record import Record
 
@@ -55,10 +55,16 @@ class Connection:
         self._host = name if port == (443 if wrap is not None else 80) else "%s:%d" % (name, port)
 
     def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes], timeout: float
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: Optional[bytes],
+        timeout: float,
+        into: Optional[BinaryIO] = None,
     ) -> Answer:
-        """Send one request and read its answer. `timeout` (seconds) is for each wait. Raises Closed, BadAnswer,
-        OSError."""
+        """Send one request and read its answer. `timeout` (seconds) is for each wait; `into`: the file that takes the
+        body of a good answer, however large it is. Raises Closed, BadAnswer, OSError."""
         self._socket.settimeout(timeout)
         lines = ["%s %s HTTP/1.1" % (method, target), "Host: " + self._host, "Accept-Encoding: identity"]
         lines += ["%s: %s" % header for header in headers.items()]
@@ -80,11 +86,16 @@ class Connection:
         wait = float(min(int(retry_after[:9]), _LONGEST_WAIT)) if retry_after.isdigit() else None
         if method == "HEAD" or status in (204, 304):
             return Answer(status, b"", kept, wait)
+        memory = io.BytesIO()
+        content: BinaryIO = memory if into is None or not 200 <= status < 300 else into
         if fields.get("transfer-encoding", "").lower() == "chunked":
-            return Answer(status, self._chunks(), kept, wait)
-        if "content-length" in fields:
-            return Answer(status, self._exactly(_number(fields["content-length"], 10)), kept, wait)
-        return Answer(status, self._reader.read(), False, wait)
+            self._chunks(content)
+        elif "content-length" in fields:
+            self._exactly(_number(fields["content-length"], 10), content)
+        else:
+            kept = False
+            self._rest(content)
+        return Answer(status, memory.getvalue(), kept, wait)
 
     def close(self) -> None:
         """Close the connection. Never raises."""
@@ -119,25 +130,31 @@ class Connection:
             raise BadAnswer("the answer breaks off in its headers")
         return line.rstrip(b"\r\n")
 
-    def _chunks(self) -> bytes:
-        body = io.BytesIO()
+    def _chunks(self, content: BinaryIO) -> None:
         while True:
             size = _number(self._line().partition(b";")[0].decode("latin-1"), 16)
             if size == 0:
                 self._fields()  # trailers
-                return body.getvalue()
-            body.write(self._exactly(size))
+                return
+            self._exactly(size, content)
             if self._line():
                 raise BadAnswer("a chunk of the answer is longer than it says")
 
-    def _exactly(self, size: int) -> bytes:
-        body = io.BytesIO()
-        while body.tell() < size:
-            block = self._reader.read(min(size - body.tell(), _BLOCK))
+    def _exactly(self, size: int, content: BinaryIO) -> None:
+        done = 0
+        while done < size:
+            block = self._reader.read(min(size - done, _BLOCK))
             if not block:
-                raise BadAnswer("the answer breaks off after %d of %d bytes" % (body.tell(), size))
-            body.write(block)
-        return body.getvalue()
+                raise BadAnswer("the answer breaks off after %d of %d bytes" % (done, size))
+            content.write(block)
+            done += len(block)
+
+    def _rest(self, content: BinaryIO) -> None:
+        while True:
+            block = self._reader.read(_BLOCK)
+            if not block:
+                return
+            content.write(block)
 
 
 def _number(text: str, base: int) -> int:

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
+from typing import Any, BinaryIO, Callable, Dict, Mapping, Optional, TypeVar
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.connection import Answer, Closed, Connection
@@ -74,10 +74,22 @@ class MasterCalls:
         """Download what lies at `path`, with retries like `call_with_retry`."""
         return _with_retry(lambda: self._request("GET", path, None, timeout), patience)
 
-    def _request(self, method: str, path: str, payload: Optional[bytes], timeout: float) -> bytes:
+    def download(self, path: str, file: BinaryIO, *, patience: float, timeout: float) -> None:
+        """Write what lies at `path` into a file, however large it is, with retries like `call_with_retry`."""
+
+        def once() -> bytes:
+            file.seek(0)
+            file.truncate()
+            return self._request("GET", path, None, timeout, file)
+
+        _with_retry(once, patience)
+
+    def _request(
+        self, method: str, path: str, payload: Optional[bytes], timeout: float, into: Optional[BinaryIO] = None
+    ) -> bytes:
         url = self.url
         try:
-            answer = self._exchange(url, method, path, payload, timeout)
+            answer = self._exchange(url, method, path, payload, timeout, into)
         except ConnectionRefusedError:
             self.read_url_file()
             raise ConnectionRefused("no process listens at %s" % url) from None
@@ -101,10 +113,12 @@ class MasterCalls:
             connection.close()
             self._local.connection = None
 
-    def _exchange(self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float) -> Answer:
+    def _exchange(
+        self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float, into: Optional[BinaryIO]
+    ) -> Answer:
         kept = getattr(self._local, "connection", None) is not None and self._local.url == url
         try:
-            return self._once(url, method, path, payload, timeout)
+            return self._once(url, method, path, payload, timeout, into)
         except (Closed, BrokenPipeError, ConnectionResetError):
             self.close()
             if not kept:
@@ -113,18 +127,23 @@ class MasterCalls:
             # After an interrupted exchange the next answer on this connection would be the old one.
             self.close()
             raise
+        if into is not None:
+            into.seek(0)
+            into.truncate()
         try:
-            return self._once(url, method, path, payload, timeout)
+            return self._once(url, method, path, payload, timeout, into)
         except BaseException:
             self.close()
             raise
 
-    def _once(self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float) -> Answer:
+    def _once(
+        self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float, into: Optional[BinaryIO]
+    ) -> Answer:
         connection = self._connection(url, timeout)
         headers: Dict[str, str] = {"Authorization": "Bearer " + self._token, "Accept": "application/json"}
         if payload is not None:
             headers["Content-Type"] = "application/json"
-        answer = connection.request(method, split_url(url).path + path, headers, payload, timeout)
+        answer = connection.request(method, split_url(url).path + path, headers, payload, timeout, into)
         if not answer.kept:
             self.close()
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import ssl
 import subprocess
@@ -76,14 +77,28 @@ def connect(served: dict[str, object], *answers: bytes) -> tuple[Connection, Ser
     ],
     ids=["length", "closes", "1.0", "1.0 kept", "chunked", "early hints", "until the end"],
 )
-def test_answers(served: dict[str, object], answer: bytes, kept: bool) -> None:
+@pytest.mark.parametrize("file", [None, io.BytesIO()], ids=["", "into a file"])
+def test_answers(served: dict[str, object], answer: bytes, kept: bool, file: io.BytesIO | None) -> None:
     connection, server = connect(served, answer)
-    got = connection.request("POST", "/api", {"Accept": "application/json"}, b"{}", 60)
-    assert (got.status, got.body, got.kept) == (200, JSON, kept)
+    got = connection.request("POST", "/api", {"Accept": "application/json"}, b"{}", 60, file)
+    assert (got.status, got.kept) == (200, kept)
+    if file is None:
+        assert got.body == JSON
+    else:
+        assert (got.body, file.getvalue()) == (b"", JSON)
+        file.seek(0)
+        file.truncate()
     assert server.asked == [
         b"POST /api HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAccept-Encoding: identity\r\n"
         b"Accept: application/json\r\nContent-Length: 2\r\n\r\n{}" % server.port
     ]
+
+
+def test_what_a_refusal_says_goes_into_no_file(served: dict[str, object]) -> None:
+    connection, _ = connect(served, b"HTTP/1.1 404 Not Found\r\nContent-Length: 8\r\n\r\n" + JSON)
+    file = io.BytesIO()
+    assert connection.request("GET", "/", {}, None, 60, file).body == JSON
+    assert file.getvalue() == b""
 
 
 def test_one_after_the_other(served: dict[str, object]) -> None:

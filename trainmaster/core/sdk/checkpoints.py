@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
+import shutil
 import tarfile
+import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Union
+from typing import IO, Any, Dict, Iterator, List, Optional, Union
 
 from trainmaster.core.errors import CheckpointError
 from trainmaster.core.file_tree import copy_files, list_files
@@ -78,7 +79,10 @@ class Checkpoint:
         target.mkdir(parents=True, exist_ok=True)
         if not (target / "metadata.json").is_file():
             if DownloadMode(mode) is DownloadMode.MASTER or not self._copy(target, DownloadMode(mode)):
-                self._unpack(self._session.fetch("/checkpoints/" + quoted(self.uuid)), target)
+                with tempfile.TemporaryFile(dir=str(target)) as archive:
+                    self._session.download("/checkpoints/" + quoted(self.uuid), archive)
+                    archive.seek(0)
+                    self._unpack(archive, target)
             self.write_metadata_file(str(target / "metadata.json"))
         return str(target)
 
@@ -161,10 +165,10 @@ class Checkpoint:
                 raise CheckpointError(str(error)) from error
             return False
 
-    def _unpack(self, archive: bytes, target: Path) -> None:
+    def _unpack(self, archive: IO[bytes], target: Path) -> None:
         top = target.resolve()
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
-            for entry in tar.getmembers():
+        with tarfile.open(fileobj=archive, mode="r:gz") as tar:
+            for entry in tar:
                 name = entry.name
                 place = (target / name).resolve()
                 if top != place and top not in place.parents:
@@ -177,7 +181,8 @@ class Checkpoint:
                 content = tar.extractfile(entry) if entry.isfile() else None
                 if content is not None:
                     place.parent.mkdir(parents=True, exist_ok=True)
-                    place.write_bytes(content.read())
+                    with place.open("wb") as file:
+                        shutil.copyfileobj(content, file)
 
 
 class _Training:

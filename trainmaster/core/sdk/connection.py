@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import os
-from typing import Any, Dict, Iterator, Mapping, Optional, Type, TypeVar, Union
+from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional, Type, TypeVar, Union
 from urllib.parse import quote, urlencode
 
 from trainmaster.core.errors import CoreError, MasterAway
@@ -58,27 +59,24 @@ class Connection:
         """
         given = {name: value for name, value in (query or {}).items() if value is not None}
         where = path + ("?" + urlencode(given, doseq=True) if given else "")
-        try:
-            answer = self._master.call_with_retry(method, where, body, patience=PATIENCE)
-        except CallRejected as error:
-            raise CoreError("%s %s: %s" % (method, path, error)) from error
-        except CallFailed as error:
-            raise MasterAway(str(error)) from error
+        with _said("%s %s" % (method, path)):
+            if method == "GET":
+                answer = self._master.call_with_retry(method, where, patience=PATIENCE)
+            else:
+                # Once, on a new connection: when its answer is lost, an experiment may have been created.
+                self._master.close()
+                answer = self._master.call(method, where, body, timeout=PATIENCE)
         return answer if isinstance(answer, dict) else {}
 
-    def fetch(self, path: str) -> bytes:
-        """Download.
+    def download(self, path: str, file: BinaryIO) -> None:
+        """Write what lies at `path` into a file, however large it is.
 
         Raises:
             CoreError: The master refuses.
             MasterAway: It cannot be asked.
         """
-        try:
-            return self._master.fetch(path, patience=PATIENCE, timeout=PATIENCE)
-        except CallRejected as error:
-            raise CoreError("GET %s: %s" % (path, error)) from error
-        except CallFailed as error:
-            raise MasterAway(str(error)) from error
+        with _said(path):
+            self._master.download(path, file, patience=PATIENCE, timeout=PATIENCE)
 
     def stream(self, path: str, query: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
         """Yield what a stream of the master yields: a line each. It has to end.
@@ -88,7 +86,10 @@ class Connection:
             MasterAway: It cannot be asked.
         """
         given = {name: value for name, value in query.items() if value is not None}
-        for line in self.fetch(path + "?" + urlencode(given, doseq=True)).splitlines():
+        with _said(path):
+            where = path + "?" + urlencode(given, doseq=True)
+            answer = self._master.fetch(where, patience=PATIENCE, timeout=PATIENCE)
+        for line in answer.splitlines():
             if line.strip():
                 entry = json.loads(line.decode("utf-8"))
                 if "error" in entry:
@@ -114,6 +115,17 @@ class Connection:
             done += len(found)
             if len(found) < limit:
                 return
+
+
+@contextlib.contextmanager
+def _said(what: str) -> Iterator[None]:
+    """Turn the errors of calls into those of core."""
+    try:
+        yield
+    except CallRejected as error:
+        raise CoreError("%s: %s" % (what, error)) from error
+    except CallFailed as error:
+        raise MasterAway(str(error)) from error
 
 
 def word(value: Union[enum.Enum, str, None]) -> Optional[str]:
