@@ -56,6 +56,16 @@ GROUPS = {
     "site/e2e/test_slurm_docker.py": "slurm",
     "site/e2e/test_started_again.py": "slurm",
     "site/e2e/test_users.py": "slurm",
+    # Trainings share nothing: a group for each framework or two.
+    "process/frameworks/test_deepspeed.py": "deepspeed",
+    "process/frameworks/test_fsdp.py": "deepspeed",
+    "process/frameworks/test_keras.py": "keras",
+    "process/frameworks/test_lightning.py": "lightning",
+    "process/frameworks/test_pytorch.py": "trial",
+    "process/frameworks/test_published.py": "published",
+    "process/frameworks/test_transformers.py": "transformers",
+    "process/frameworks/test_trial.py": "trial",
+    "process/frameworks/test_tutorials.py": "published",
     # Half of the web page's tests: those on searches stay together, as do those on the list.
     "process/webui/test_chart.py": "pages",
     "process/webui/test_experiments.py": "pages",
@@ -80,6 +90,7 @@ ONE_OF_A_KIND = {
 # So that all processes end at about the same time. The rest is short.
 LONGEST_FIRST = (
     *("slurm", "pbs", "e2e", "docker", "security", "pages", "webui", "docs", "contract"),
+    *("keras", "transformers", "lightning", "deepspeed", "trial", "published"),
     *("chaos", "accounts", "preemption", "launchers", "api", "cli"),
 )
 

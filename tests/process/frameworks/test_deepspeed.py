@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.frameworks.test_trial import ONE_BY_ONE
+from tests.process.frameworks.test_trial import ONE_BY_ONE, TRIAL_CLASS
 from tests.process.launchers.conftest import find_python
 from tests.support.runtime.doors import trained
 
@@ -82,7 +82,7 @@ with det_ds.init(hparams=info.trial.hparams, exp_conf=info.trial._config) as con
             leave.digest(p.detach().numpy() for p in trial.engine.module.parameters())
 """
 LAUNCH = [PYTHON, "-m", "trainmaster.launchers.deepspeed", PYTHON, "train.py"]
-TRIAL_CLASS = [PYTHON, "-m", "determined.launch.deepspeed", "--trial", "model_def:Trial"]
+LAUNCHER = [PYTHON, "-m", "determined.launch.deepspeed", "--trial", "model_def:Trial"]
 SEARCHER = {"name": "single", "metric": "val_loss", "smaller_is_better": True}
 
 
@@ -121,9 +121,11 @@ def test_a_trial_that_was_cut_ends_with_the_same_weights(fit: Any, zero: int, ra
     trained(cut, "determined.pytorch.deepspeed.DeepSpeedTrial", "deepspeed", "torch")
 
 
-def test_a_trial_class_as_the_entrypoint(fit: Any) -> None:
+@pytest.mark.parametrize("launcher", [LAUNCHER, TRIAL_CLASS])
+def test_a_trial_class_as_the_entrypoint(fit: Any, launcher: list[str]) -> None:
+    """By its launcher, and as `entrypoint: model_def:Trial` starts it: by torchrun, also alone."""
     config = {"min_validation_period": {"epochs": 1}, "searcher": {**SEARCHER, "max_length": {"batches": 7}}}
-    attempt = fit(1, entrypoint=TRIAL_CLASS, config=config).run()
+    attempt = fit(1, entrypoint=launcher, config=config).run()
     assert attempt.status == 0, attempt.output
     assert [step for step, _ in attempt.metrics("validation")] == [6, 7]
 

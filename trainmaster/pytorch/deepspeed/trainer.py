@@ -61,7 +61,7 @@ def init(
             )
         exp_conf, seed = info.trial._config, info.trial.trial_seed
     if not os.environ.get("DET_MANUAL_INIT_DISTRIBUTED"):
-        if not launched:
+        if "RANK" not in os.environ:
             os.environ.update({**_ALONE, "MASTER_PORT": str(_free_port())})
         if not torch.cuda.is_available():
             # On CPUs DeepSpeed would compile an operation of its own for collectives; gloo needs no compiler.
