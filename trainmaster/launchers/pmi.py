@@ -11,6 +11,8 @@ further processes and publishing names are refused.
 
 from __future__ import annotations
 
+import os
+import re
 import selectors
 import socket
 import threading
@@ -32,6 +34,7 @@ class Pmi:
     def __init__(self, place: Place, counts: Sequence[int], on_failure: Callable[[str], None]) -> None:
         self._place = place
         self._counts = list(counts)
+        self._name = _name_of_job(os.environ, place)
         self._on_failure = on_failure
         self._space: Dict[str, str] = {"PMI_process_mapping": process_mapping(counts)}
         self._put: Dict[str, str] = {}  # since the last barrier
@@ -128,7 +131,7 @@ class Pmi:
             return ""
         if line == "endcmd":
             return "cmd=spawn_result rc=-1 msg=spawning_is_not_supported"
-        return _PLAIN.get(command, "").replace("SIZE", str(sum(self._counts)))
+        return _PLAIN.get(command, "").replace("SIZE", str(sum(self._counts))).replace("NAME", self._name)
 
     def _barrier(self) -> None:
         """Exchange what the workers have put with the other nodes, then release the workers: all of this node wait."""
@@ -145,18 +148,25 @@ class Pmi:
             self._send(worker, "cmd=barrier_out rc=0")
 
 
-# Commands whose answer is always the same; SIZE is the number of workers.
+# Commands whose answer is always the same; SIZE is the number of workers, NAME that of the job.
 _PLAIN: Mapping[str, str] = {
     "init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
     "get_maxes": "cmd=maxes rc=0 " + _LENGTHS,
     "get_appnum": "cmd=appnum rc=0 appnum=0",
-    "get_my_kvsname": "cmd=my_kvsname rc=0 kvsname=trainmaster",
+    "get_my_kvsname": "cmd=my_kvsname rc=0 kvsname=NAME",
     "get_universe_size": "cmd=universe_size rc=0 size=SIZE",
     "finalize": "cmd=finalize_ack rc=0",
     "publish_name": "cmd=publish_result rc=-1 msg=not_supported",
     "unpublish_name": "cmd=unpublish_result rc=-1 msg=not_supported",
     "lookup_name": "cmd=lookup_result rc=-1 msg=not_supported",
 }
+
+
+def _name_of_job(environ: Mapping[str, str], place: Place) -> str:
+    """Return a name that no other job of this node has: MPICH names shared memory after it, which stays when a job is
+    killed, and cannot be made a second time."""
+    parts = [environ.get("DET_CLUSTER_ID", ""), environ.get("DET_ALLOCATION_ID", ""), str(place.torch_port)]
+    return re.sub(r"[^A-Za-z0-9.-]", "_", "-".join(["trainmaster", *parts]))
 
 
 def process_mapping(counts: Sequence[int]) -> str:

@@ -199,7 +199,9 @@ class Worker:
         return self._lines.readline().rstrip("\n")
 
 
-def test_workers_exchange_values_at_barrier() -> None:
+def test_workers_exchange_values_at_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DET_CLUSTER_ID", "c0ffee")
+    monkeypatch.setenv("DET_ALLOCATION_ID", "3.7.1")
     failures: list[Any] = []
     with Pmi(Place(slots=(2,), worker_ports=((1, 2),)), (2,), failures.append) as pmi:
         given = [pmi.worker(local) for local in (0, 1)]
@@ -210,6 +212,8 @@ def test_workers_exchange_values_at_barrier() -> None:
             "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0"
         )
         assert "kvsname_max=" in one.ask("cmd=get_maxes")
+        # MPICH's shared memory has this name; that of a job that was killed stays on the node.
+        assert one.ask("cmd=get_my_kvsname") == "cmd=my_kvsname rc=0 kvsname=trainmaster-c0ffee-3.7.1-29400"
         assert one.ask("cmd=get_universe_size") == "cmd=universe_size rc=0 size=2"
         assert one.ask("cmd=put kvsname=trainmaster key=P0 value=tcp://a:1=2") == "cmd=put_result rc=0 msg=success"
         assert two.ask("cmd=put kvsname=trainmaster key=P1 value=b") == "cmd=put_result rc=0 msg=success"
