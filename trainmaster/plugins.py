@@ -1,4 +1,5 @@
-"""Finds and loads plugins: dispatchers, searchers and container runtimes, ours and those of other packages.
+"""Finds and loads plugins: dispatchers, searchers, container runtimes and checkpoint storages, ours and those of other
+packages.
 
 Each kind has an entry-point group and a contract, a `Protocol` class. A plugin is a class; it is checked against the
 contract when it is first loaded. The message of a `PluginError` names the plugin, its package, what is wrong with it,
@@ -64,6 +65,13 @@ CONTAINERS = Kind(
     noun="container runtime",
     contract="trainmaster.containers.base:ContainerRuntime",
     version=1,
+)
+STORAGES = Kind(
+    group="trainmaster.storage",
+    noun="checkpoint storage",
+    contract="trainmaster.storage.contract:ObjectStore",
+    version=1,
+    models=(("Options", "trainmaster.config.storage:StorageOptions"),),
 )
 SEARCHERS = Kind(
     group="trainmaster.searchers",

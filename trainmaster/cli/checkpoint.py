@@ -8,7 +8,8 @@ from pathlib import Path
 from trainmaster.cli import render
 from trainmaster.cli.session import connect, session
 from trainmaster.cli.verbs import Verbs, confirmed
-from trainmaster.client.artifacts import Checkpoint, Way
+from trainmaster.client.artifacts import Checkpoint
+from trainmaster.client.checkpoint_files import Way
 from trainmaster.client.experiments import Experiments
 
 

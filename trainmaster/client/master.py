@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmaster.client.artifacts import Checkpoint, Model
+from trainmaster.client.checkpoint_files import FileSource
 from trainmaster.client.context import ContextFolder, collect
 from trainmaster.client.errors import FileFault
 from trainmaster.client.experiment import Experiment, Trial
@@ -360,6 +361,18 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
             NoSuchThing: There is no such checkpoint, or its files are gone.
         """
         return self._http.content(f"/checkpoints/{word(uuid)}", accept="application/x-tar")
+
+    def checkpoint_files(self, uuid: str) -> FileSource:
+        """Get the ways in which the master gives out the files of a checkpoint.
+
+        Returns:
+            The ways. Each may raise NoSuchThing when it is used.
+        """
+        path = f"/api/x1/checkpoints/{word(uuid)}/files"
+        return FileSource(
+            archive=lambda: self.checkpoint_archive(uuid),
+            signed=lambda query: self._http.request("GET", path, query=query),
+        )
 
     # -- models -------------------------------------------------------------------------------------------------------
 

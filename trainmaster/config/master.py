@@ -17,7 +17,7 @@ from trainmaster.config.networks import Network, ServicesUrl
 from trainmaster.config.resource_managers import AgentPool, DispatcherOptions, ResourceManager, default_manager
 from trainmaster.config.shapes import AbsolutePath, Line, Name, Natural, Port, Section, Whole, wrong
 from trainmaster.config.source import Document, read
-from trainmaster.config.storage import CheckpointStorage, incomplete
+from trainmaster.config.storage import Address, CheckpointStorage, incomplete, without_credentials
 from trainmaster.config.task_container import BUILT_IN, ContainerSettings, TaskContainerDefaults
 from trainmaster.config.validation import check, in_order
 
@@ -189,6 +189,8 @@ class MasterConfig(Section):
     resource_pools: list[ResourcePool] = Field(default_factory=list)
     task_container_defaults: TaskContainerDefaults = TaskContainerDefaults()
     checkpoint_storage: CheckpointStorage | None = None
+    storage_endpoints: list[Address] = Field(default_factory=list)
+    """Object stores inside the site that experiments may name with keys of their own."""
     security: Security = Security()
     log: LogSettings = LogSettings()
     retention_policy: RetentionSettings = RetentionSettings()
@@ -353,7 +355,8 @@ def task_container_fragments(config: MasterConfig, pool: str, manager: str | Non
     sections = [section.fragment() for section in _sections(config, pool, manager)]
     storage: dict[str, Any] = {}
     if config.checkpoint_storage is not None:
-        storage = {"checkpoint_storage": config.checkpoint_storage.model_dump(mode="json", exclude_unset=True)}
+        section = config.checkpoint_storage.model_dump(mode="json", exclude_unset=True)
+        storage = {"checkpoint_storage": without_credentials(section)}
     return [fragment for fragment in (*sections, storage, BUILT_IN) if fragment]
 
 

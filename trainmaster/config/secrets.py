@@ -17,6 +17,7 @@ from typing import Any
 from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.source import read, write
+from trainmaster.config.storage import as_determined
 
 MASK = "********"
 
@@ -64,8 +65,11 @@ def without_path(url: str) -> str:
 
 
 def for_job(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration for a job: without the login for the registry of its image, which a job does not
-    need."""
+    """Return the configuration for a job: without the login for the registry of its image, which a job does not need,
+    and without keys of a storage that Determined's harness would refuse."""
+    storage = config.get("checkpoint_storage")
+    if isinstance(storage, Mapping):
+        config = {**config, "checkpoint_storage": as_determined(storage)}
     environment = config.get("environment")
     login = environment.get("registry_auth") if isinstance(environment, Mapping) else None
     if not isinstance(environment, Mapping) or not isinstance(login, Mapping):

@@ -1,4 +1,4 @@
-"""CheckpointContext: saves, restores and deletes checkpoints on a file system that all nodes share."""
+"""CheckpointContext: saves, restores and deletes checkpoints."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import socket
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
+from trainmaster.core.background import Background, all_sent
 from trainmaster.core.distributed import DistributedContext, single
 from trainmaster.core.errors import CheckpointError, DistributedError, MasterAway
-from trainmaster.core.file_tree import copy_files, inner_links, kept_links, list_files, make_durable, settle_links
+from trainmaster.core.file_tree import inner_links, kept_links, list_files, settle_links
 from trainmaster.core.reports import Reports
 from trainmaster.core.shards import Shard, assign, assign_links, check_digests, merge_metadata, merge_sizes, same_names
-from trainmaster.core.storage import METADATA, Storage
+from trainmaster.core.storage import METADATA, Storage, selected
 from trainmaster.core.values import counted_steps, storable
 from trainmaster.runtime.errors import CallFailed, CallRejected
 from trainmaster.runtime.master import MasterCalls
@@ -52,7 +53,7 @@ class CheckpointContext:
         self._reports = reports
         self._master = master
         self._on_saved = on_saved
-        self._background: Optional[_Background] = None
+        self._background: Optional[Background] = None
         self._in_job = reports is not None or master is not None
 
     def upload(
@@ -88,14 +89,15 @@ class CheckpointContext:
         source = None if ckpt_dir is None else Path(ckpt_dir)
 
         def bring() -> Shard:
-            return _shard(source, selector, self._metadata(metadata, shard))
+            return _shard(source, selector, self._metadata(metadata, shard), links=not self._storage.in_store)
 
         def place(storage_id: str, share: List[str], links: Mapping[str, str]) -> None:
-            folder = self._storage.create(storage_id)
             if source is not None:
-                copy_files(source, folder, share, links)
-                make_durable(folder, [name for name in share if name.endswith("/")])
+                self._storage.keep(storage_id, source, share, links)
+            else:
+                self._storage.create(storage_id)
 
+        self.wait()
         group = self._distributed if shard else single()
         storage_id = _new_id(group)
         self._save(group, storage_id, bring, place, source)
@@ -103,15 +105,19 @@ class CheckpointContext:
 
     @contextlib.contextmanager
     def store_path(
-        self, metadata: Optional[Mapping[str, Any]] = None, *, shard: bool = False
+        self, metadata: Optional[Mapping[str, Any]] = None, *, shard: bool = False, wait: bool = True
     ) -> Iterator[Tuple[Path, str]]:
-        """Write the files of a new checkpoint into the storage: `with store_path(metadata) as (path, uuid):`.
+        """Write the files of a new checkpoint: `with store_path(metadata) as (path, uuid):`.
 
         The checkpoint exists when the block ends without an exception; otherwise its files are removed.
 
         Args:
             metadata: Stored with the checkpoint. In a job it must hold `steps_completed`, a number of steps.
-            shard: Every rank enters the block, and all write into the same folder; otherwise only the chief may call.
+            shard: Every rank enters the block, and the ranks of a node write into the same folder; otherwise only the
+                chief may call.
+            wait: False sends the files to an object store while the training goes on. The checkpoint exists once all of
+                them are there; `wait`, the next checkpoint and the end of the training wait for that. Without effect
+                in a storage that is a folder.
 
         Yields:
             The folder to write into, and the checkpoint's uuid.
@@ -119,8 +125,9 @@ class CheckpointContext:
         Raises:
             ValueError: `steps_completed` is missing.
             RuntimeError: A rank other than the chief called without `shard`.
-            CheckpointError: The folder cannot be made, or another rank failed.
+            CheckpointError: The folder cannot be made, another rank failed, or the checkpoint before.
         """
+        self.wait()
         if not shard:
             self._chief_only("store_path")
             self._metadata(metadata, shard)  # before the work that is to be stored
@@ -137,16 +144,21 @@ class CheckpointContext:
             raise
 
         def bring() -> Shard:
+            if self._storage.in_store:
+                return _shard(folder, None, self._metadata(metadata, shard), links=False)
             sizes = list_files(folder)
             # All ranks see one folder: what they have in common is one file.
             identities = {path: ("", 0, 0) for path in sizes}
             return Shard(sizes, identities, self._metadata(metadata, shard))
 
         def place(_: str, share: List[str], links: Mapping[str, str]) -> None:
-            del links  # they are there
-            make_durable(folder, share)
+            self._storage.keep(storage_id, folder, share, links)
 
-        self._save(group, storage_id, bring, place, folder, lambda: settle_links(folder))
+        def settle() -> None:
+            if not self._storage.in_store:
+                settle_links(folder)
+
+        self._save(group, storage_id, bring, place, folder, settle, wait or not self._storage.in_store)
 
     def store_in_background(
         self, metadata: Optional[Mapping[str, Any]], begin: Callable[[Path], Callable[[], object]]
@@ -169,12 +181,20 @@ class CheckpointContext:
             CheckpointError: The folder cannot be made, or the checkpoint before failed.
         """
         self.wait()
+        if self._storage.in_store:
+            return self._send_in_background(metadata, begin)
         with contextlib.ExitStack() as stack:
             made: Optional[Tuple[Path, str]] = None
             if self._distributed.rank == 0:
                 made = stack.enter_context(self.store_path(metadata))
             folder, storage_id = self._distributed.broadcast(made)
-            self._background = _Background(begin(folder), stack.pop_all())
+            ended, opened = begin(folder), stack.pop_all()
+
+        def work() -> None:
+            with opened:
+                ended()
+
+        self._background = Background(work)
         return str(storage_id)
 
     def wait(self) -> None:
@@ -230,7 +250,8 @@ class CheckpointContext:
         *,
         selector: Optional[Selector] = None,
     ) -> Iterator[Path]:
-        """Read a checkpoint where it is stored: `with restore_path(uuid) as path:`. Nothing is copied.
+        """Read a checkpoint: `with restore_path(uuid) as path:`. In a folder it is read where it is; from a store
+        it is fetched first, once for all ranks of a node.
 
         Args:
             storage_id: The checkpoint's uuid.
@@ -263,7 +284,7 @@ class CheckpointContext:
         if metadata is not None:
             return metadata
         if self._master is None:
-            raise CheckpointError("there is no checkpoint %s in %s" % (storage_id, self._storage.root))
+            raise CheckpointError("there is no checkpoint %s in %s" % (storage_id, self._storage.place))
         from urllib.parse import quote
 
         try:
@@ -283,11 +304,11 @@ class CheckpointContext:
         Raises:
             CheckpointError: There is no checkpoint of this uuid.
         """
-        self._storage.existing(storage_id)
+        self._storage.check(storage_id)
         if self._reports is not None:
             # First the word, then the deed: a checkpoint that is listed and gone would break a restart.
             self._reports.add("checkpoint_deleted", durable=True, uuid=storage_id)
-        self._storage.remove(storage_id)
+        self._storage.discard(storage_id)
 
     def _save(
         self,
@@ -297,9 +318,10 @@ class CheckpointContext:
         place: Callable[[str, List[str], Mapping[str, str]], None],
         source: Optional[Path],
         settle: Callable[[], None] = lambda: None,
+        wait: bool = True,
     ) -> None:
         """Take the steps that all ranks of a save take together; an error on one is an error on all. `settle`: what the
-        first rank does to a folder of all before it is listed."""
+        first rank does to a folder of all before it is listed. `wait`: false leaves the last ones to a thread."""
         try:
             # In `store_path` all write into one folder: what one rank has in it for a moment, no other may list.
             _all(group, lambda: None)
@@ -312,9 +334,15 @@ class CheckpointContext:
             links = assign_links(shards)
             share = sorted(assign(shards, {path for each in links for path in each})[group.rank])
             metadata = merge_metadata(shards)
-            _all(group, lambda: place(storage_id, share, links[group.rank]))
             sizes = merge_sizes(shards)
-            _all(group, lambda: self._conclude(storage_id, metadata, sizes) if group.rank == 0 else None)
+            if wait:
+                _all(group, lambda: place(storage_id, share, links[group.rank]))
+                _all(group, lambda: self._conclude(storage_id, metadata, sizes) if group.rank == 0 else None)
+                self._storage.clear(storage_id)
+            else:
+                self._background = Background(
+                    lambda: self._send(group, storage_id, lambda: place(storage_id, share, {}), metadata, sizes)
+                )
         except BaseException:
             if group.rank == 0:
                 self._storage.remove(storage_id)
@@ -322,14 +350,10 @@ class CheckpointContext:
         self._on_saved()
 
     def _conclude(self, storage_id: str, metadata: Dict[str, Any], sizes: Dict[str, int]) -> None:
-        folder = self._storage.folder(storage_id)
-        self._storage.write_metadata(storage_id, metadata)
-        make_durable(folder, [])
-        make_durable(self._storage.root, [])
+        size = self._storage.conclude(storage_id, metadata)
         if self._reports is None:
             return
-        resources = dict(sizes)
-        resources[METADATA] = (folder / METADATA).stat().st_size
+        resources = {**sizes, METADATA: size}
         self._reports.add(
             "checkpoint",
             decides=False,
@@ -341,6 +365,47 @@ class CheckpointContext:
             storage=self._storage.config,
         )
 
+    def _send_in_background(
+        self, metadata: Optional[Mapping[str, Any]], begin: Callable[[Path], Callable[[], object]]
+    ) -> str:
+        """`store_in_background` to an object store: each rank has a folder of its own, and sends what is in it."""
+        group = self._distributed
+        checked = self._metadata(metadata, shard=True)
+        storage_id = _new_id(group)
+        own = "%s.%d" % (storage_id, group.rank)
+        folder = self._storage.create(own)
+        ended = begin(folder)
+
+        def place() -> None:
+            ended()
+            self._storage.keep(storage_id, folder, sorted(list_files(folder)), {})
+            self._storage.clear(own)
+
+        self._background = Background(lambda: self._send(group, storage_id, place, checked, None))
+        return storage_id
+
+    def _send(
+        self,
+        group: DistributedContext,
+        storage_id: str,
+        place: Callable[[], None],
+        metadata: Dict[str, Any],
+        sizes: Optional[Dict[str, int]],
+    ) -> None:
+        """Send this rank's part in a thread; the chief then waits for the others' at the master: what ranks say to each
+        other belongs to the training meanwhile. `sizes`: of all files, where they are known. Raises CheckpointError."""
+        storage: Any = self._storage
+        try:
+            place()
+            storage.call(storage_id, "done", {"rank": group.rank})
+            if group.rank == 0:
+                sent = all_sent(lambda verb, body: storage.call(storage_id, verb, body), group.size)
+                self._conclude(storage_id, metadata, sent if sizes is None else sizes)
+                storage.clear(storage_id)
+        except BaseException:
+            storage.remove(storage_id)  # which the others hear of
+            raise
+
     def _abandon(self, group: DistributedContext, storage_id: str, error: BaseException) -> None:
         with contextlib.suppress(Exception):
             group.allgather((None, "%s: %s" % (type(error).__name__, error)))
@@ -348,10 +413,9 @@ class CheckpointContext:
             self._storage.remove(storage_id)
 
     def _fetch(self, storage_id: str, target: Path, selector: Optional[Selector]) -> None:
-        source = self._storage.existing(storage_id)
+        self._storage.check(storage_id)
         target.mkdir(parents=True, exist_ok=True)
-        names = _selected(list_files(source), selector)
-        copy_files(source, target, names, kept_links(inner_links(source), names, selector is None))
+        self._storage.fetch(storage_id, target, selector)
 
     def _metadata(self, metadata: Optional[Mapping[str, Any]], shard: bool) -> Dict[str, Any]:
         checked = storable(dict(metadata or {}))
@@ -367,36 +431,6 @@ class CheckpointContext:
     def _chief_only(self, name: str) -> None:
         if self._distributed.rank != 0:
             raise RuntimeError("%s(shard=False) may be called by the chief only; use shard=True on all ranks" % name)
-
-
-class _Background:
-    """A thread that waits for the end of a checkpoint, and then stores it.
-
-    Args:
-        ended: Returns when it is written, or raises.
-        stored: What is open while it is written.
-    """
-
-    def __init__(self, ended: Callable[[], object], stored: contextlib.ExitStack) -> None:
-        import threading
-
-        self._ended = ended
-        self._stored = stored
-        self._error: Optional[BaseException] = None
-        self._thread = threading.Thread(target=self._run, name="checkpoint")
-        self._thread.start()
-
-    def wait(self) -> None:
-        self._thread.join()
-        if self._error is not None:
-            raise CheckpointError("a checkpoint in the background failed: %s" % self._error) from self._error
-
-    def _run(self) -> None:
-        try:
-            with self._stored:
-                self._ended()
-        except BaseException as error:  # it is for the thread that waits
-            self._error = error
 
 
 def _new_id(group: DistributedContext) -> str:
@@ -424,31 +458,19 @@ def _all(group: DistributedContext, step: Callable[[], Any]) -> List[Any]:
     return [theirs for theirs, _ in answers]
 
 
-def _shard(source: Optional[Path], selector: Optional[Selector], metadata: Dict[str, Any]) -> Shard:
+def _shard(source: Optional[Path], selector: Optional[Selector], metadata: Dict[str, Any], *, links: bool) -> Shard:
     if source is None:
         return Shard({}, {}, metadata)
     if not source.is_dir():
         raise CheckpointError("%s is not a folder" % source)
-    sizes = _selected(list_files(source), selector)
+    sizes = selected(list_files(source), selector)
     host = socket.gethostname()
     identities = {}
     for name in sizes:
         status = os.stat(str(source / name))
         identities[name] = (host, status.st_dev, status.st_ino)
-    return Shard(sizes, identities, metadata, kept_links(inner_links(source), sizes, selector is None))
-
-
-def _selected(sizes: Dict[str, int], selector: Optional[Selector]) -> Dict[str, int]:
-    """Return what the selector wants, and the folders that lead there. The metadata file is never the user's."""
-    wanted = {name: size for name, size in sizes.items() if name != METADATA}
-    if selector is None:
-        return wanted
-    chosen = {name: size for name, size in wanted.items() if selector(name)}
-    for name in list(chosen):
-        for parent in Path(name).parents:
-            if parent != Path("."):
-                chosen[parent.as_posix() + "/"] = 0
-    return chosen
+    kept = kept_links(inner_links(source), sizes, selector is None) if links else {}
+    return Shard(sizes, identities, metadata, kept)
 
 
 def _digests(source: Optional[Path], doubtful: Mapping[str, List[int]], rank: int) -> Dict[str, str]:

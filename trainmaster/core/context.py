@@ -9,6 +9,7 @@ from typing import Any, List, Mapping, Optional, Union
 from trainmaster.core.checkpoint import CheckpointContext
 from trainmaster.core.distributed import DistributedContext, single
 from trainmaster.core.info import ClusterInfo, RuntimeInfo, get_cluster_info
+from trainmaster.core.job_storage import store_of
 from trainmaster.core.preempt import PreemptContext, PreemptMode
 from trainmaster.core.profiler import ProfilerContext
 from trainmaster.core.reports import Reports
@@ -167,7 +168,7 @@ def _in_job(
         info.master_url, info.session_token, url_file=runtime.master_url_file, url_owner=runtime.master_url_owner
     )
     reports = Reports(runtime.spool, runtime.run_dir, runtime.limits) if distributed.rank == 0 else None
-    storage = open_storage(checkpoint_storage or runtime.checkpoint_storage or None)
+    storage = open_storage(checkpoint_storage or runtime.checkpoint_storage or None, store_of(info, master))
     tensorboard = TensorboardFiles(
         runtime.run_dir / ("tensorboard-%d" % distributed.rank),
         _tensorboard_target(storage, info),
@@ -221,8 +222,10 @@ def _local(
     )
 
 
-def _tensorboard_target(storage: Storage, info: ClusterInfo) -> Path:
+def _tensorboard_target(storage: Storage, info: ClusterInfo) -> Optional[Path]:
     trial = info.trial
+    if storage.in_store:
+        return None
     return _shared_with_others(storage, info)[-1] / str(trial.experiment_id) / "trial" / str(trial.trial_id)
 
 

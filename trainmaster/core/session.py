@@ -18,7 +18,7 @@ from trainmaster.core.distributed import DistributedContext
 from trainmaster.core.errors import CheckpointError
 from trainmaster.core.file_tree import list_files
 from trainmaster.core.info import ClusterInfo, get_cluster_info
-from trainmaster.core.storage import open_storage
+from trainmaster.core.job_storage import storage_of_job
 
 logger = logging.getLogger("trainmaster.core")
 
@@ -253,7 +253,7 @@ class Session:
         if self._info is None or self._info.runtime_info is None:
             return None
         try:
-            return open_storage(self._info.runtime_info.checkpoint_storage or None).existing(uuid)
+            return storage_of_job(self._info).existing(uuid)
         except CheckpointError:
             return None
 
@@ -261,7 +261,10 @@ class Session:
         """Return the metadata that is stored with a checkpoint's files; empty without any."""
         if self._info is None or self._info.runtime_info is None:
             return {}
-        return open_storage(self._info.runtime_info.checkpoint_storage or None).read_metadata(uuid) or {}
+        storage = storage_of_job(self._info)
+        if storage.in_store:
+            storage.existing(uuid)
+        return storage.read_metadata(uuid) or {}
 
     @property
     def run_dir(self) -> Optional[Path]:

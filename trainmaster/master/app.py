@@ -52,6 +52,7 @@ from trainmaster.master.api import (
     trials,
     unmanaged,
     updates,
+    uploads,
     usage_view,
     users,
     webhooks,
@@ -115,7 +116,7 @@ PARTS = (
         workspaces,
         projects,
     ),
-    *(model_registry, templates, webhooks, policies, updates, live, pages, sessions, proxy),
+    *(model_registry, templates, webhooks, policies, updates, live, pages, uploads, sessions, proxy),
 )
 
 

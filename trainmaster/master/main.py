@@ -11,10 +11,11 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from sqlalchemy import URL, Engine
@@ -204,6 +205,8 @@ def _make_master(
         webhook_networks=networks(config.webhooks.allow_networks),
         master_anchors=(lambda: tls.anchors) if tls is not None else (lambda: ""),
         launch_error=config.launch_error,
+        checkpoint_storage=storage_of(config),
+        storage_endpoints=tuple(url.rstrip("/") for url in config.storage_endpoints),
         data=data,
     )
     shares = Shares(config.limits.waiting)
@@ -220,6 +223,12 @@ def _make_master(
         recent_log=recent,
     )
     return made, site
+
+
+def storage_of(config: MasterConfig) -> Mapping[str, Any]:
+    """Return the site's checkpoint storage with its credentials, which no experiment is given."""
+    section = config.checkpoint_storage
+    return section.model_dump(mode="json", exclude_none=True) if section is not None else {}
 
 
 def creators_role(config: MasterConfig) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import socket
-from typing import Any, BinaryIO, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Mapping, Optional, Tuple, Union
 
 from trainmaster.runtime.record import Record
 
@@ -31,6 +31,18 @@ class Answer(Record):
     body: bytes
     kept: bool  # whether another request may follow on the connection
     retry_after: Optional[float] = None  # seconds, as the header of that name says
+    headers: Mapping[str, str] = {}  # names in lower case
+
+
+class FilePart(Record):
+    """Bytes of an open file, as the body of a request: they go to the network without a copy in memory."""
+
+    file: BinaryIO
+    offset: int
+    size: int
+
+    def __len__(self) -> int:
+        return int(self.size)
 
 
 class Connection:
@@ -59,7 +71,7 @@ class Connection:
         method: str,
         target: str,
         headers: Mapping[str, str],
-        body: Optional[bytes],
+        body: Union[bytes, FilePart, None],
         timeout: float,
         into: Optional[BinaryIO] = None,
     ) -> Answer:
@@ -73,7 +85,12 @@ class Connection:
         head = "\r\n".join(lines)
         if not head.isascii() or head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
             raise BadAnswer("the path or a header holds a character that it may not hold")
-        self._socket.sendall((head + "\r\n\r\n").encode("ascii") + (body or b""))
+        start = (head + "\r\n\r\n").encode("ascii")
+        if isinstance(body, FilePart):
+            self._socket.sendall(start)
+            self._send_part(body)
+        else:
+            self._socket.sendall(start + (body or b""))
         while True:
             version, status = self._status()
             fields = self._fields()
@@ -85,7 +102,7 @@ class Connection:
         # Dates are not meant for programs.
         wait = float(min(int(retry_after[:9]), _LONGEST_WAIT)) if retry_after.isdigit() else None
         if method == "HEAD" or status in (204, 304):
-            return Answer(status, b"", kept, wait)
+            return Answer(status, b"", kept, wait, fields)
         memory = io.BytesIO()
         content: BinaryIO = memory if into is None or not 200 <= status < 300 else into
         if fields.get("transfer-encoding", "").lower() == "chunked":
@@ -95,7 +112,7 @@ class Connection:
         else:
             kept = False
             self._rest(content)
-        return Answer(status, memory.getvalue(), kept, wait)
+        return Answer(status, memory.getvalue(), kept, wait, fields)
 
     def close(self) -> None:
         """Close the connection. Never raises."""
@@ -104,6 +121,14 @@ class Connection:
                 part.close()
             except OSError:
                 continue
+
+    def _send_part(self, part: FilePart) -> None:
+        """Raise BadAnswer when the file is shorter."""
+        if not part.size:
+            return
+        sent = self._socket.sendfile(part.file, part.offset, part.size)
+        if sent != part.size:
+            raise BadAnswer("the file has become shorter while it was sent")
 
     def _status(self) -> Tuple[bytes, int]:
         line = self._reader.readline(_LONGEST_LINE)

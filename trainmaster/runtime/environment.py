@@ -16,6 +16,8 @@ from trainmaster.runtime.url import split_url
 
 _LONGEST = 120_000  # bytes; Linux refuses a single variable above 128 KiB (execve(2), MAX_ARG_STRLEN)
 
+_KEYS = ("access_key", "secret_key", "connection_string", "credential")
+
 
 def child_environment(
     job: JobDescription,
@@ -116,7 +118,7 @@ def _determined(
                 "DET_TRIAL_RUN_ID": str(trial.run_id),
                 "DET_TRIAL_SEED": str(trial.seed),
                 "DET_STEPS_COMPLETED": str(trial.steps_completed),
-                "DET_EXPERIMENT_CONFIG": _compact(work.config),
+                "DET_EXPERIMENT_CONFIG": _compact(_without_keys(work.config)),
                 "DET_HPARAMS": _compact(trial.hparams),
             }
         )
@@ -126,6 +128,16 @@ def _determined(
         variables["DET_INTER_NODE_NETWORK_INTERFACE"] = environment["DET_INTER_NODE_NETWORK_INTERFACE"]
     # What is too long for a variable stands in info/trial.json alone.
     return {name: value for name, value in variables.items() if len(value.encode("utf-8")) <= _LONGEST}
+
+
+def _without_keys(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the configuration without the keys of a user's own store: an environment is no place for secrets. They
+    stand in info/trial.json."""
+    storage = config.get("checkpoint_storage")
+    if not isinstance(storage, Mapping):
+        return config
+    kept = {key: value for key, value in storage.items() if key not in _KEYS}
+    return {**config, "checkpoint_storage": kept}
 
 
 def _compact(value: Any) -> str:

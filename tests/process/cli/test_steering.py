@@ -223,7 +223,7 @@ def test_delete(shell: Shell, api: Master) -> None:
     number = created(shell.det("experiment", "create", "e.yaml", "."))
     wait_ended(api, number)
     (checkpoint,) = api.checkpoints(number)
-    from trainmaster.client.artifacts import folder
+    from trainmaster.client.checkpoint_files import folder
 
     files = folder(checkpoint)
     assert files.is_dir()
@@ -255,7 +255,7 @@ def test_download(shell: Shell, api: Master, finished: Finished) -> None:
 
 
 def test_a_damaged_checkpoint_is_not_copied(shell: Shell, api: Master, finished: Finished) -> None:
-    from trainmaster.client.artifacts import folder
+    from trainmaster.client.checkpoint_files import folder
 
     checkpoint = api.checkpoints(finished.id)[1]
     state = folder(checkpoint) / "state.json"

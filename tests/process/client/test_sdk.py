@@ -28,7 +28,7 @@ from trainmaster.client import (
     hparam,
     metric,
 )
-from trainmaster.client.artifacts import Way
+from trainmaster.client.checkpoint_files import Way
 from trainmaster.client.experiment import Experiment
 
 SECRETS = ("DET_MASTER", "DET_MASTER_ADDR", "DET_USER", "DET_PASS", "DET_USER_TOKEN", "DET_MASTER_CERT_FILE")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended, wait_for
-from trainmaster.client.artifacts import Checkpoint, Way
+from trainmaster.client.artifacts import Checkpoint
+from trainmaster.client.checkpoint_files import Way
 from trainmaster.client.master import Master
 
 

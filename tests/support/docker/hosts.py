@@ -27,7 +27,8 @@ from trainmaster.master.services.store import Store, Wakeups
 from trainmaster.dispatchers.docker import DockerDispatcher  # isort: skip
 
 USER = "tmalice"
-PATIENCE = 60.0  # seconds for a process or a server to start or end
+PATIENCE = 60.0  # seconds for a server to start or end
+LAST_CALL = 90.0  # the same for an agent to end: a call of the engine that hangs ends after 60
 
 
 class AgentProcess:
@@ -93,11 +94,11 @@ class AgentProcess:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(PATIENCE)
+                self._process.wait(LAST_CALL)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-                raise
+                self.kill()
+                said = self.log.read_text()[-3000:]
+                raise AssertionError(f"the agent {self.name} did not leave; its log:\n{said}") from None
 
     def complaints(self) -> list[str]:
         """What its log calls an error: bugs show here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,10 +62,11 @@ class Site:
         self.server.serve(dispatcher)
 
     def close(self) -> None:
-        for agent in self.agents:
-            agent.stop()
-        self.server.stop()
-        self.dispatcher.close()
+        with ExitStack() as stack:
+            stack.callback(self.dispatcher.close)
+            stack.callback(self.server.stop)
+            for agent in self.agents:
+                stack.callback(agent.stop)
         for agent in self.agents:
             assert agent.complaints() == []
 

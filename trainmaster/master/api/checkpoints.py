@@ -127,11 +127,50 @@ def download(
     """
     asked = [entry.partition(";")[0].strip() for entry in accept.split(",")]
     kind = next((kind for kind in asked if kind in FORMS), "application/gzip")
-    folder = master.checkpoint_archives.open_folder(checkpoint_uuid)
+    source = master.checkpoint_archives.open(checkpoint_uuid)
     name = f"{checkpoint_uuid}.{ENDINGS[FORMS[kind]]}"
     saved = {"Content-Disposition": f'attachment; filename="{name}"'}
-    pieces = checkpoint_files.archive(folder, FORMS[kind])
+    pieces = checkpoint_files.archive(source, FORMS[kind])
     return StreamingResponse(master.threads.pieces(caller, pieces), media_type=kind, headers=saved)
+
+
+class SignedFile(Shape):
+    path: str
+    size: int
+    sha256: str
+    url: str
+    headers: dict[str, str]
+
+
+class SignedFiles(Shape):
+    """`inStore`: whether the checkpoint lies in an object store; else there are no files here. `after`: what to ask for
+    next; empty at the end."""
+
+    in_store: bool
+    files: list[SignedFile]
+    folders: list[str]
+    after: str
+    authority: str  # certificates (PEM) by which the store is checked; empty: the machine's own
+
+
+@router.get("/api/x1/checkpoints/{uuid}/files")
+def signed_files(
+    uuid: str,
+    master: UsesMaster,
+    caller: AnyCaller,
+    after: Annotated[str, Query(max_length=4096)] = "",
+    path: Annotated[str, Query(max_length=4096)] = "",
+) -> SignedFiles:
+    """List a checkpoint's files in an object store, with addresses that anybody may read for an hour: all, those that
+    come `after` a path, or the one of a `path`."""
+    found = master.stored_checkpoints.sign(uuid, after, path)
+    files = [
+        SignedFile(path=file.path, size=file.size, sha256=file.sha256, url=file.get.url, headers=dict(file.get.headers))
+        for file in found.files
+    ]
+    return SignedFiles(
+        in_store=found.in_store, files=files, folders=found.folders, after=found.after, authority=found.authority
+    )
 
 
 class CheckpointTable(Shape):

@@ -59,6 +59,7 @@ class Janitor:
                 {
                     "removing experiments": experiments.go_on,
                     "removing files of checkpoints": lambda: master.checkpoints.carry_out_removals(retries),
+                    "removing unfinished checkpoints": lambda: master.uploads.sweep(retries),
                 },
             ),
             _Loop(

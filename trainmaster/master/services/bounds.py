@@ -75,10 +75,15 @@ def check_entries(limits: Limits, what: str, count: int, size: int, more: int) -
         raise Invalid(limits.excess("job_state", f"{what} take {{}} bytes (limits are in MB)", size + more))
 
 
+def check_file_count(limits: Limits, count: int) -> None:
+    """Check the number of files of a checkpoint. Raises Invalid."""
+    if excess := limits.over("checkpoint_files", count, "The checkpoint has {} files"):
+        raise Invalid(excess)
+
+
 def check_files(limits: Limits, paths: Collection[str]) -> None:
     """Check the files of a checkpoint. Raises Invalid."""
-    if excess := limits.over("checkpoint_files", len(paths), "The checkpoint has {} files"):
-        raise Invalid(excess)
+    check_file_count(limits, len(paths))
     longest = max(paths, key=len, default="")
     if len(longest) > LONGEST_PATH:
         raise Invalid(

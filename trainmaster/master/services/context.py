@@ -48,6 +48,8 @@ class Settings:
     webhook_networks: tuple[Network, ...] = ()  # networks inside the site that webhooks may reach
     master_anchors: Callable[[], str] = lambda: ""  # certificates (PEM) that jobs must trust to connect to the master
     launch_error: bool = True  # whether requests for more slots than a pool has are refused; else they wait
+    checkpoint_storage: Mapping[str, Any] = field(default_factory=dict, repr=False)  # the site's, with its credentials
+    storage_endpoints: tuple[str, ...] = ()  # object stores that experiments may name with keys of their own
     data: Path | None = None  # the master's own folder, in which no user's files are touched
 
 

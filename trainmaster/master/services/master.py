@@ -37,6 +37,7 @@ from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.experiments.unmanaged import UnmanagedTrainings
 from trainmaster.master.services.files.archives import ContextArchives
 from trainmaster.master.services.files.model_files import ContextFiles
+from trainmaster.master.services.files.uploads import Uploads
 from trainmaster.master.services.files.user_files import UserFiles
 from trainmaster.master.services.ingest.calls import ReportCalls
 from trainmaster.master.services.ingest.exits import Exits
@@ -64,6 +65,7 @@ from trainmaster.master.services.removal.checkpoint_gc import CheckpointPolicies
 from trainmaster.master.services.removal.checkpoints import Checkpoints
 from trainmaster.master.services.removal.removal import Removal
 from trainmaster.master.services.removal.retention import LogRetention
+from trainmaster.master.services.removal.stored_checkpoints import StoredCheckpoints
 from trainmaster.master.services.resources.agents import Agents
 from trainmaster.master.services.resources.job_queue import JobQueue
 from trainmaster.master.services.scheduling.feasibility import Feasibility
@@ -177,6 +179,8 @@ class Master(MasterContext):
         self.trials = Trials(self)
         self.unmanaged = UnmanagedTrainings(self)
         self.update_numbers = UpdateNumbers(self)
+        self.stored_checkpoints = StoredCheckpoints(self)
+        self.uploads = Uploads(self)
         self.users = Users(self)
         self.webhook_deliveries = WebhookDeliveries(self)
         self.webhooks = SiteWebhooks(self)

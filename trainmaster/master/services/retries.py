@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 from trainmaster.dispatchers.base import DispatcherError
 from trainmaster.dispatchers.cluster.jobfolder.trees import Unfinished
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.storage.contract import StorageFault
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 15.0  # seconds after the first failure; each further one doubles it
 LONGEST_PAUSE = 6 * 3600.0
 TRIES = 10  # for work that may succeed later; two hours after the first failure
-ORDINARY = (OSError, DispatcherError, Unfinished)
+ORDINARY = (OSError, DispatcherError, Unfinished, StorageFault)
 Item = TypeVar("Item", bound=Hashable)
 
 

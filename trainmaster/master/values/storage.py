@@ -29,6 +29,11 @@ class StorageRef(StoredJson):
         """Below which it keeps its checkpoints, in its bucket or folder."""
         return str(self._stored.get("prefix") or self.storage_path).strip("/")
 
+    @property
+    def in_store(self) -> bool:
+        """Whether it is an object store."""
+        return bool(self.type) and self.root is None and self.type not in ("shared_fs", "directory", "elsewhere")
+
     def text(self, key: str) -> str:
         return str(self._stored.get(key) or "")
 

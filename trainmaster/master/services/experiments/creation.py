@@ -18,6 +18,7 @@ from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.config.source import Document, read
+from trainmaster.config.storage import without_credentials
 from trainmaster.master.db.tables import Experiment, Job, Project, Trial, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
@@ -142,7 +143,8 @@ class ExperimentCreation(BoundService):
             usual = workspace.compute_pool if resources.slots_per_trial else workspace.aux_pool
             served = self._clusters.resolve(resources.resource_pool or usual, resources.slots_per_trial)
             pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
-        storage = {"checkpoint_storage": workspace.checkpoint_storage.to_json()} if workspace.checkpoint_storage else {}
+        own = workspace.checkpoint_storage
+        storage = {"checkpoint_storage": without_credentials(own.to_json())} if own else {}
         fragments = [*shared, *([storage] if storage else []), *self._defaults.of_pool(served.pool.name)]
         parse = partial(parse_experiment, invariants=[policy.invariant for policy in governing if policy.invariant])
         config = site_policies.govern(_parsed(parse, document, fragments), governing)

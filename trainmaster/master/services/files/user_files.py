@@ -23,10 +23,14 @@ from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Pro
 from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.services.context import BoundService, Settings
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.files import object_stores
 from trainmaster.master.services.files.declared_storage import resolve_storage
+from trainmaster.master.services.files.object_stores import NoStore
 from trainmaster.master.values.storage import StorageRef
+from trainmaster.storage.contract import ObjectStore
 
 EVERYTHING = "**/*"  # the pattern of all files of a folder
+REMOVED_AT_ONCE = 10_000  # objects of one step
 GO = 60.0  # seconds for one round of work on a folder
 DEFAULT_STORAGE = "checkpoints"  # in the data folder: the default place of checkpoints
 
@@ -37,6 +41,20 @@ class NoFolder(Exception):
 
 class UndeclaredStorage(NoFolder):
     """No checked configuration names the place of these files."""
+
+
+@dataclass(frozen=True)
+class StoredPrefix:
+    """A checkpoint's objects in an object store."""
+
+    storage: StorageRef
+    key: str  # of all of them, up to the slash after the checkpoint's uuid
+    experiment_id: int | None
+
+    @property
+    def folder(self) -> str:
+        """What messages call it."""
+        return f"{object_stores.where(self.storage)}, below {self.key}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +79,7 @@ def check_id(settings: Settings, key: str | uuid.UUID) -> uuid.UUID:
     return identifier
 
 
-def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> StorageFolder:
+def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> StorageFolder | StoredPrefix:
     """Raise NoFolder."""
     config = session.scalar(select(Experiment.config).where(Experiment.id == row.experiment_id))
     trial = session.get(Trial, row.trial_id) if row.trial_id is not None else None
@@ -72,13 +90,13 @@ def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> Stor
             f"Checkpoint {row.uuid} lies where the configuration of its experiment does not say: the master leaves its "
             "files alone."
         )
-    root = storage.root
-    if root is None:
-        raise NoFolder(f"Checkpoint {row.uuid} lies in {storage.type!r} storage, which this master cannot remove from.")
     try:
         check_id(settings, row.uuid)
     except Invalid as error:
         raise NoFolder(error.message) from None
+    root = storage.root
+    if root is None:
+        return StoredPrefix(storage, f"{object_stores.key_of(storage, str(row.uuid))}/", row.experiment_id)
     cluster, user = _account(session, row.experiment_id, row.allocation_id, trial.id)
     return StorageFolder(f"{root}/{row.uuid}", cluster, user, trial.start_time.timestamp())
 
@@ -101,9 +119,11 @@ def events_folder(settings: Settings, storage: StorageRef, experiment_id: int) -
 class UserFiles(BoundService):
     """Opens and removes users' files in checkpoint storage. Thread-safe."""
 
-    def remove(self, place: StorageFolder, patterns: Sequence[str]) -> Mapping[str, int]:
+    def remove(self, place: StorageFolder | StoredPrefix, patterns: Sequence[str]) -> Mapping[str, int]:
         """Remove matching files, and the folder when it is empty then. Returns what is left: bytes by path, folders
-        with a slash at the end. Raises NoFolder, trees.Unfinished, OSError, DispatcherError."""
+        with a slash at the end. Raises NoFolder, trees.Unfinished, OSError, DispatcherError, StorageFault."""
+        if isinstance(place, StoredPrefix):
+            return self._remove_objects(place, patterns)
         try:
             there = self._far(place)
             if there is not None:
@@ -112,6 +132,14 @@ class UserFiles(BoundService):
         except trees.Untouched as error:
             raise NoFolder(f"{place.folder} {error}: the master leaves it alone.") from None
         except Rejected as error:
+            raise NoFolder(str(error)) from None
+
+    def store_of(self, place: StoredPrefix) -> ObjectStore:
+        """Open the store that holds the objects. Raises NoFolder."""
+        try:
+            with self._store.transaction() as session:
+                return object_stores.opened(session, self._settings, place.storage, place.experiment_id)
+        except NoStore as error:
             raise NoFolder(str(error)) from None
 
     def open(self, place: StorageFolder) -> tuple[int, trees.Rules]:
@@ -143,6 +171,21 @@ class UserFiles(BoundService):
             fence=trees.identity(str(data)) if data else None,
             gate=trees.identity(str(data / own)) if data else None,
         )
+
+    def _remove_objects(self, place: StoredPrefix, patterns: Sequence[str]) -> Mapping[str, int]:
+        """Raise NoFolder, StorageFault."""
+        store = self.store_of(place)
+        split = [[part for part in pattern.split("/") if part not in ("", ".")] for pattern in patterns]
+        left, gone = {}, []
+        for stored in store.list(place.key):
+            path = stored.key.removeprefix(place.key)
+            if any(trees.matches(path.split("/"), pattern) for pattern in split):
+                gone.append(stored.key)
+            else:
+                left[path] = stored.size
+        for begin in range(0, len(gone), REMOVED_AT_ONCE):
+            store.delete(gone[begin : begin + REMOVED_AT_ONCE])
+        return left
 
     def _far(self, place: StorageFolder) -> HeldFiles | None:
         cluster = self._cluster(place.cluster)

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation, Checkpoint, Trial
 from trainmaster.master.services import bounds
 from trainmaster.master.services.clock import from_epoch, now
+from trainmaster.master.services.files import uploads
 from trainmaster.master.services.files.declared_storage import ELSEWHERE, is_bucket, number_of, resolve_storage
 from trainmaster.master.services.files.user_files import check_id
 from trainmaster.master.services.metrics import metric_reports
@@ -49,6 +50,12 @@ def take_checkpoint(intake: RecordContext, record: Json) -> None:
         ckpt_metadata={"steps_completed": steps, **dict(record.get("metadata") or {})},
         storage=_storage(intake, record),
     )
+    own = intake.orchestrator.row.config.checkpoint_storage
+    sent_here = row.storage.in_store and own is not None and row.storage.place == own.place
+    if sent_here and (missing := uploads.complete(intake.session, row.uuid)):
+        text = f"Checkpoint {row.uuid} is not stored: {missing}. The trial goes on without it."
+        intake.orchestrator.say(intake.trial.task_id, text, "ERROR")
+        return
     add_checkpoint(intake.orchestrator, intake.trial, row)
 
 
@@ -111,6 +118,7 @@ def take_checkpoint_deleted(intake: RecordContext, record: Json) -> None:
         row.checkpoint_count -= 1
         row.checkpoint_size -= checkpoint.size
     checkpoint.state, checkpoint.resources, checkpoint.size = "DELETED", {}, 0
+    uploads.give_up(intake.session, checkpoint.uuid)
     if intake.trial.latest_checkpoint == checkpoint.uuid:
         intake.trial.latest_checkpoint = latest_checkpoint(intake.orchestrator.session, intake.trial.id)
 

@@ -130,7 +130,7 @@ def _doomed(session: Session, row: Experiment, policy: KeepPolicy) -> list[Check
     spare = superfluous(session.scalars(query.order_by(Checkpoint.uuid)), policy, row.smaller_is_better)
     kept = needed(session, [one.uuid for one in spare])
     storage = row.config.checkpoint_storage
-    if storage is None or storage.root is None:
+    if storage is None or (storage.root is None and not storage.in_store):
         return []
     return [one for one in spare if one.uuid not in kept and one.storage and resolve_storage(row.config, one.storage)]
 

@@ -22,8 +22,9 @@ from trainmaster.master.services import bounds
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
-from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UserFiles
+from trainmaster.master.services.files import object_stores, uploads, user_files
+from trainmaster.master.services.files.object_stores import NoStore
+from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, StoredPrefix, UserFiles
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import wake
@@ -64,8 +65,10 @@ class Checkpoints(BoundService):
                 if row.state not in ("COMPLETED", "PARTIALLY_DELETED", "ERROR"):
                     raise Conflict(f"Checkpoint {row.uuid} is {row.state} and has nothing to remove.")
                 try:
-                    user_files.of_checkpoint(session, self._settings, row)
-                except NoFolder as error:
+                    place = user_files.of_checkpoint(session, self._settings, row)
+                    if isinstance(place, StoredPrefix):
+                        object_stores.opened(session, self._settings, place.storage, place.experiment_id)
+                except (NoFolder, NoStore) as error:
                     raise Invalid(str(error)) from None
             if globs and (kept := needed(session, [row.uuid for row in rows])):
                 raise Conflict(
@@ -86,7 +89,7 @@ class Checkpoints(BoundService):
         )
 
     def _carry_out(self, number: int) -> None:
-        """Raise trees.Unfinished, OSError, DispatcherError."""
+        """Raise trees.Unfinished, OSError, DispatcherError, StorageFault."""
         with self._store.transaction() as session:
             asked = session.get(CheckpointRemoval, number)
             row = session.get(Checkpoint, asked.checkpoint) if asked else None
@@ -110,9 +113,11 @@ class Checkpoints(BoundService):
                 row.resources, row.size = left, sum(left.values())
                 if not any(not path.endswith("/") for path in left):
                     row.state, row.resources, row.size = "DELETED", {}, 0
+                    left = {}
                 elif gone:
                     row.state = "PARTIALLY_DELETED"
                 session.flush()
+                uploads.forget(session, row.uuid, left)
                 _recount(session, row, trial)
             session.delete(session.get_one(CheckpointRemoval, number))
 

@@ -24,6 +24,8 @@ from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.files import user_files
+from trainmaster.master.services.files.object_stores import NoStore
+from trainmaster.master.services.files.uploads import Uploads
 from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UndeclaredStorage, UserFiles
 from trainmaster.master.services.logs import log_blocks
 from trainmaster.master.services.metrics import series_columns
@@ -33,6 +35,7 @@ from trainmaster.master.services.organisation.workspaces import mark_ended
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import wake
 from trainmaster.master.services.tasks.standalone import StandaloneTasks
+from trainmaster.storage.contract import StorageFault
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +96,7 @@ class Removal(BoundService):
         super().__init__(master)
         self._files = UserFiles(master)
         self._standalone_tasks = StandaloneTasks(master)
+        self._uploads = Uploads(master)
 
     def remove_expired_sessions(self) -> None:
         with self._store.transaction() as session:
@@ -149,7 +153,7 @@ class Removal(BoundService):
             query = select(Checkpoint).where(Checkpoint.experiment_id == experiment_id, Checkpoint.state != "DELETED")
             checkpoints = list(session.scalars(query.order_by(Checkpoint.uuid)))
         failure = next(filter(None, (self._remove_files(row) for row in checkpoints)), None)
-        failure = failure or self._remove_events(experiment_id)
+        failure = failure or self._remove_events(experiment_id) or self._remove_unfinished(experiment_id)
         with self._store.transaction() as session:
             row = session.get(Experiment, experiment_id, with_for_update=True)
             if row is None or row.state != State.DELETING:
@@ -211,6 +215,14 @@ class Removal(BoundService):
             return f"TensorBoard's files could not be removed from {place.folder}: {error}"
         return None
 
+    def _remove_unfinished(self, experiment_id: int) -> str | None:
+        """Remove what jobs began to store; return why that failed, or None."""
+        try:
+            self._uploads.remove_unfinished(experiment_id)
+        except (StorageFault, NoStore) as error:
+            return f"Unfinished checkpoints could not be removed: {error}"
+        return None
+
     def _remove_files(self, row: Checkpoint) -> str | None:
         """Remove checkpoints' files; return why that failed, or None. Raises trees.Unfinished."""
         try:
@@ -221,6 +233,8 @@ class Removal(BoundService):
             log.warning("experiment %s goes without these files: %s", row.experiment_id, error)
         except NoFolder as error:
             return str(error)
+        except StorageFault as error:
+            return f"Checkpoint {row.uuid} could not be removed: {error}"
         except OSError as error:
             return f"Checkpoint {row.uuid} could not be removed from {place.folder}: {error.strerror}."
         except DispatcherError as error:

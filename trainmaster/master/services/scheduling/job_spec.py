@@ -14,6 +14,7 @@ from typing import Any
 
 from trainmaster.config.environment import Environment
 from trainmaster.config.secrets import for_job
+from trainmaster.config.storage import without_credentials
 from trainmaster.dispatchers.base import (
     BindMount,
     ContainerSpec,
@@ -202,7 +203,9 @@ def work_for(
         "config": in_order(for_job(config.to_json())),
         "entrypoint": launched(config.entrypoint),
         "environment": environment_for(config, devices_of(allocation.slots, slot_type)),
-        "checkpoint_storage": storage.to_json() if (storage := config.checkpoint_storage) else None,
+        "checkpoint_storage": without_credentials(storage.to_json())
+        if (storage := config.checkpoint_storage)
+        else None,
         "num_nodes": allocation.num_nodes,
         "owner": owner,
         "context_size": experiment.context_size,

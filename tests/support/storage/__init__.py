@@ -1,0 +1,1 @@
+"""Real servers of object stores on this machine."""

@@ -1,0 +1,128 @@
+"""Opens the object stores that keep checkpoints, with the credentials of whoever configured them.
+
+An experiment's own credentials come first. Those of the site and of its workspaces stay with the master: they open the
+bucket that they were configured for, at or below its prefix, and no experiment or job ever holds them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.config.storage import CREDENTIALS, account_of
+from trainmaster.master.db.tables import Experiment, Project, Workspace
+from trainmaster.master.services.context import Settings
+from trainmaster.master.services.errors import Invalid, Unavailable
+from trainmaster.master.values.storage import StorageRef
+from trainmaster.plugins import STORAGES, PluginError, load
+from trainmaster.storage.contract import ObjectStore, StorageAway, StorageFault
+
+_AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
+_AZURE = ".blob.core.windows.net"
+
+
+class NoStore(Exception):
+    """This master cannot open the store; the message says why."""
+
+
+def opened(session: Session, settings: Settings, storage: StorageRef, experiment_id: int | None) -> ObjectStore:
+    """Open the store of an experiment's files. Raises NoStore."""
+    given = storage.to_json()
+    if any(given.get(key) for key in CREDENTIALS):
+        _check_address(settings, storage)
+        return _open(storage.type, given)
+    for section in _configured(session, settings, experiment_id):
+        if _covers(section, given):
+            return _open(storage.type, {**section, **_prefix_of(given)})
+    raise NoStore(
+        f"This master has no key for {where(storage)}: its checkpoint_storage names another place. Use that, or give "
+        "the experiment a key of its own."
+    )
+
+
+def where(storage: StorageRef) -> str:
+    """Name the place of checkpoints for people: `s3://bucket/prefix`."""
+    bucket = storage.text("bucket") or storage.text("container")
+    scheme = {"gcs": "gs"}.get(storage.type, storage.type)
+    return f"{scheme}://" + "/".join(filter(None, (bucket, storage.prefix)))
+
+
+def key_of(storage: StorageRef, *parts: str) -> str:
+    """Return the key of an object: the storage's prefix, and these below it."""
+    return "/".join(filter(None, (storage.prefix, *parts)))
+
+
+def refusal(fault: StorageFault) -> Exception:
+    """Turn a fault of a store into an answer of the API."""
+    if isinstance(fault, StorageAway):
+        return Unavailable(str(fault), retry_after=5.0)
+    return Invalid(str(fault))
+
+
+# -- inside -----------------------------------------------------------------------------------------------------------
+
+
+def _configured(session: Session, settings: Settings, experiment_id: int | None) -> Iterator[Mapping[str, Any]]:
+    if experiment_id is not None:
+        own = (
+            select(Workspace.checkpoint_storage)
+            .join(Project, Project.workspace_id == Workspace.id)
+            .join(Experiment, Experiment.project_id == Project.id)
+            .where(Experiment.id == experiment_id)
+        )
+        section = session.scalar(own)
+        if section:
+            yield section.to_json()
+    if settings.checkpoint_storage:
+        yield settings.checkpoint_storage
+
+
+def _covers(section: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a configured section is for the place that an experiment names."""
+
+    def place(of: Mapping[str, Any]) -> tuple[str, ...]:
+        account = of.get("account_url") or account_of(str(of.get("connection_string") or ""))
+        bucket = of.get("bucket") or of.get("container")
+        return tuple(str(part or "").rstrip("/") for part in (of.get("type"), bucket, of.get("endpoint_url"), account))
+
+    above, below = (StorageRef(dict(each)).prefix for each in (section, wanted))
+    return place(section) == place(wanted) and (not above or f"{below}/".startswith(f"{above}/"))
+
+
+def _prefix_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"prefix": given["prefix"]} if given.get("prefix") else {}
+
+
+def _check_address(settings: Settings, storage: StorageRef) -> None:
+    """Check that a user's own store is none inside the site that its administrator did not name. Raises NoStore."""
+    account = storage.text("account_url") or account_of(storage.text("connection_string"))
+    address = storage.text("endpoint_url") or account
+    host = address.partition("://")[2].partition("/")[0].partition(":")[0].lower()
+    theirs = not address or host.endswith((*_AMAZON, _AZURE)) or address.startswith("https://storage.googleapis.com")
+    if not theirs and address.rstrip("/") not in settings.storage_endpoints:
+        raise NoStore(
+            f"This master does not connect to {address}, which an experiment names: ask the administrator to list it "
+            "under storage_endpoints."
+        )
+
+
+def _open(kind: str, section: Mapping[str, Any]) -> ObjectStore:
+    return _opened(kind, json.dumps(section, sort_keys=True))
+
+
+@lru_cache(maxsize=32)  # each holds connections
+def _opened(kind: str, text: str) -> ObjectStore:
+    try:
+        plugin = load(STORAGES, kind)
+        store: ObjectStore = plugin(plugin.Options.model_validate(json.loads(text)))
+    except PluginError as error:
+        raise NoStore(str(error)) from None
+    except ValidationError:
+        raise NoStore(f"The configuration of a {kind} storage is not valid any more: set it again.") from None
+    return store
