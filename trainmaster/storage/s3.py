@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,15 +84,18 @@ class S3Store:
 
     def abort_parts(self, prefix: str) -> int:
         count = 0
-        with self._faults(prefix):
+        # Gone: another call was faster; rclone's server also says so where there are none.
+        with suppress(_NoUpload), self._faults(prefix):
             pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=prefix)
             for upload in [upload for page in pages for upload in page.get("Uploads", ())]:
                 if str(upload["Key"]).startswith(prefix):
-                    self._client.abort_multipart_upload(
-                        Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"]
-                    )
+                    self._abort(upload)
                     count += 1
         return count
+
+    def _abort(self, upload: Mapping[str, Any]) -> None:
+        with suppress(_NoUpload), self._faults(upload["Key"]):
+            self._client.abort_multipart_upload(Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"])
 
     def sign_get(self, key: str) -> SignedRequest:
         return self._signed("get_object", key)

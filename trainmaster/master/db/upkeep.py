@@ -39,7 +39,7 @@ class Upload(Base):
     trial_id: Mapped[int] = mapped_column(ForeignKey("trials.id", ondelete="CASCADE"), index=True)
     allocation_id: Mapped[str]  # of the job that sends it
     storage: Mapped[StorageRef]
-    state: Mapped[str]  # SENDING, COMPLETED, ABANDONED
+    state: Mapped[str]  # SENDING, COMPLETED, ABANDONED, REMOVED (its files, while its job lives)
     ranks: Mapped[list[int]]  # that have sent all of their files
     created_at: Mapped[Time] = mapped_column(server_default=func.now())
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -30,7 +30,7 @@ from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import wake
 from trainmaster.storage.contract import PART, NoObject, ObjectStore, SignedRequest, StorageFault, part_size
 
-SENDING, COMPLETED, ABANDONED = "SENDING", "COMPLETED", "ABANDONED"
+SENDING, COMPLETED, ABANDONED, REMOVED = "SENDING", "COMPLETED", "ABANDONED", "REMOVED"
 MOST_FILES = 1000  # of one call
 MOST_SIGNED = 200  # parts of one answer
 LONGEST_KEY = 1024  # bytes, as S3 has it
@@ -181,29 +181,26 @@ class Uploads(BoundService):
             return UploadState(list(upload.ranks), int(session.scalar(missing) or 0), known)
 
     def abandon(self, allocation_id: str, key: str) -> None:
-        """Give a checkpoint up: its files are removed soon. Does nothing for one that is not known. Raises Invalid,
-        Conflict."""
-        identifier = check_id(self._settings, key)
+        """Give a checkpoint up: its files are removed soon, and no rank can add to it, also where none has begun yet.
+        Raises Invalid, NotFound, Conflict for one that is complete."""
         with self._store.transaction() as session:
-            upload = session.get(Upload, identifier, with_for_update=True)
-            if upload is None:
-                return
-            allocation = session.get(Allocation, allocation_id)
-            if allocation is None or allocation.trial_id != upload.trial_id:
-                raise Conflict(f"Checkpoint {key} is another trial's.")
-            row = session.get(Checkpoint, identifier, with_for_update=True)
-            if row is not None and row.state != "DELETED":
-                raise Conflict(f"Checkpoint {key} is {row.state}: delete it, and its files go too.")
+            upload = self._upload(session, allocation_id, check_id(self._settings, key))
             upload.state = ABANDONED
             wake(session, "janitor")
 
     def sweep(self, retries: Retries) -> None:
-        """Remove the files of checkpoints that were given up, and of those that an ended job never completed."""
-        ended = select(Allocation.id).where(
+        """Remove the files of checkpoints that were given up, and of those that an ended job never completed. What was
+        given up keeps its row while its job lives, whose other ranks may not know it yet."""
+        live = select(Allocation.id).where(Allocation.id == Upload.allocation_id, Allocation.ended_at.is_(None))
+        recent = select(Allocation.id).where(
             Allocation.id == Upload.allocation_id,
-            or_(Allocation.ended_at.is_(None), Allocation.ended_at > now_less(KEPT)),
+            or_(Allocation.ended_at.is_(None), Allocation.ended_at > func.now() - KEPT),
         )
-        left = or_(Upload.state == ABANDONED, and_(Upload.state == SENDING, ~ended.exists()))
+        left = or_(
+            Upload.state == ABANDONED,
+            and_(Upload.state == REMOVED, ~live.exists()),
+            and_(Upload.state == SENDING, ~recent.exists()),
+        )
         with self._store.transaction() as session:
             due = list(session.scalars(select(Upload.checkpoint).where(left).order_by(Upload.checkpoint)))
         retries.each("the removal of an unfinished checkpoint's files,", due, self._sweep)
@@ -230,8 +227,12 @@ class Uploads(BoundService):
         found = [stored.key for stored in store.list(prefix)]
         for begin in range(0, len(found), REMOVED_AT_ONCE):
             store.delete(found[begin : begin + REMOVED_AT_ONCE])
+        of_live_job = select(Allocation.id).where(Allocation.id == Upload.allocation_id, Allocation.ended_at.is_(None))
         with self._store.transaction() as session:
-            session.execute(delete(Upload).where(Upload.checkpoint == key, Upload.state != COMPLETED))
+            mine = (Upload.checkpoint == key, Upload.state != COMPLETED)
+            session.execute(delete(Upload).where(*mine, ~of_live_job.exists()))
+            session.execute(update(Upload).where(*mine).values(state=REMOVED))
+            session.execute(delete(StoredFile).where(StoredFile.checkpoint == key))
 
     def _upload(self, session: Session, allocation_id: str, key: uuid.UUID, *, create: bool = True) -> Upload:
         """Return the row of a checkpoint that a live job sends, under its lock. Raises Conflict, Invalid, NotFound."""
@@ -265,7 +266,8 @@ class Uploads(BoundService):
         if upload.trial_id != trial.id or upload.allocation_id != allocation_id:
             raise Conflict(f"Checkpoint {key} is another job's.")
         if upload.state != SENDING:
-            raise Conflict(f"Checkpoint {key} is {upload.state.lower()}: nothing can be added to it.")
+            what = "complete" if upload.state == COMPLETED else "given up, by another rank or its own job"
+            raise Conflict(f"Checkpoint {key} is {what}: nothing can be added to it.")
         return upload
 
     def _opened(self, session: Session, upload: Upload) -> ObjectStore:
@@ -293,7 +295,7 @@ class Uploads(BoundService):
 def complete(session: Session, key: uuid.UUID) -> str:
     """Note that a checkpoint is reported; return why it cannot be complete, or nothing."""
     upload = session.get(Upload, key, with_for_update=True)
-    if upload is None or upload.state == ABANDONED:
+    if upload is None or upload.state in (ABANDONED, REMOVED):
         return "nothing of it was sent through this master, or it was given up"
     missing = select(StoredFile.path).where(StoredFile.checkpoint == key, ~StoredFile.there).limit(1)
     if (path := session.scalar(missing)) is not None:
@@ -324,10 +326,6 @@ def digests(session: Session, key: uuid.UUID) -> dict[str, str]:
     """Return the SHA-256 of each file of a checkpoint in an object store."""
     rows = session.execute(select(StoredFile.path, StoredFile.sha256).where(StoredFile.checkpoint == key))
     return {row.path: row.sha256 for row in rows}
-
-
-def now_less(span: dt.timedelta) -> ColumnElement[Any]:
-    return func.now() - span
 
 
 def _parts(store: ObjectStore, object_key: str, row: StoredFile, upload: str, first: int) -> Plan:
