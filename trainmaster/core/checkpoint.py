@@ -341,7 +341,9 @@ class CheckpointContext:
                 self._storage.clear(storage_id)
             else:
                 self._background = Background(
-                    lambda: self._send(group, storage_id, lambda: place(storage_id, share, {}), metadata, sizes)
+                    lambda: self._send(
+                        group, storage_id, lambda: self._keep_apart(storage_id, source, share), metadata, sizes
+                    )
                 )
         except BaseException:
             if group.rank == 0:
@@ -378,11 +380,16 @@ class CheckpointContext:
 
         def place() -> None:
             ended()
-            self._storage.keep(storage_id, folder, sorted(list_files(folder)), {})
+            self._keep_apart(storage_id, folder, sorted(list_files(folder)))
             self._storage.clear(own)
 
         self._background = Background(lambda: self._send(group, storage_id, place, checked, None))
         return storage_id
+
+    def _keep_apart(self, storage_id: str, source: Optional[Path], names: List[str]) -> None:
+        storage: Any = self._storage
+        if source is not None:
+            storage.keep_apart(storage_id, source, names)
 
     def _send(
         self,

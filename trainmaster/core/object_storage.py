@@ -11,22 +11,18 @@ import fcntl
 import logging
 import os
 import shutil
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 from urllib.parse import quote, urlencode
 
-from trainmaster.core.errors import CheckpointError, UnusableStorage
+from trainmaster.core.errors import CheckpointError
+from trainmaster.core.sender import send, send_apart
 from trainmaster.core.storage import METADATA, Storage
-from trainmaster.core.transfer import PATIENCE, Download, Sent, Upload
-from trainmaster.runtime.errors import CallFailed, CallRejected
+from trainmaster.core.store_calls import StoreCalls, when_known
+from trainmaster.core.transfer import Download, Sent
 from trainmaster.runtime.master import MasterCalls
 
 logger = logging.getLogger("trainmaster.core")
-
-_TIMEOUT = 600.0  # seconds of one call: the store may copy a large file meanwhile
-_FOR_GOOD = (400, 403)
-_ON_ITS_WAY = 15.0  # seconds
 
 
 class ObjectStorage(Storage):
@@ -43,8 +39,7 @@ class ObjectStorage(Storage):
 
     def __init__(self, config: Mapping[str, Any], master: MasterCalls, allocation_id: str, folder: Path) -> None:
         super().__init__(folder, config)
-        self._master = master
-        self._allocation_id = allocation_id
+        self._calls = StoreCalls(master, allocation_id)
 
     @property
     def place(self) -> str:
@@ -75,7 +70,13 @@ class ObjectStorage(Storage):
 
     def keep(self, storage_id: str, source: Path, names: List[str], links: Mapping[str, str]) -> None:
         del links  # what they lead to is sent
-        sent = self.send(storage_id, source, names)
+        self._say(storage_id, send(self._calls, storage_id, source, names))
+
+    def keep_apart(self, storage_id: str, source: Path, names: List[str]) -> None:
+        """`keep`, in a process of its own."""
+        self._say(storage_id, send_apart(self._calls, storage_id, source, names))
+
+    def _say(self, storage_id: str, sent: Sent) -> None:
         logger.info(
             "checkpoint %s: %.1f MB sent to %s in %.1f s%s",
             storage_id,
@@ -88,7 +89,7 @@ class ObjectStorage(Storage):
     def conclude(self, storage_id: str, metadata: Mapping[str, Any]) -> int:
         folder = self.create(storage_id + ".metadata")
         size = self.write_file(folder, metadata)
-        self.send(storage_id, folder, [METADATA])
+        send(self._calls, storage_id, folder, [METADATA])
         shutil.rmtree(str(folder), ignore_errors=True)
         return size
 
@@ -107,51 +108,22 @@ class ObjectStorage(Storage):
         # The master removes the objects when it reads that the checkpoint is deleted.
         shutil.rmtree(str(self.root / "read" / self.folder(storage_id).name), ignore_errors=True)
 
-    def send(self, storage_id: str, source: Path, names: List[str]) -> Sent:
-        """Send files, given relative to a folder. Raises CheckpointError."""
-        return Upload(lambda verb, body: self.call(storage_id, verb, body), source).run(
-            [name for name in names if not name.endswith("/")]
-        )
-
     def fetch(self, storage_id: str, target: Path, wanted: Optional[Callable[[str], bool]] = None) -> None:
         self._download(storage_id, target, lambda name: name != METADATA and (wanted is None or wanted(name)))
 
     def _download(self, storage_id: str, target: Path, wanted: Callable[[str], bool]) -> None:
         def page(query: Mapping[str, str]) -> Any:
             path = "/api/x1/checkpoints/%s/files?%s" % (quote(storage_id, safe=""), urlencode(query))
-            answer = self._known(lambda: self._ask("GET", path, None, storage_id))
+            answer = when_known(lambda: self._calls.ask("GET", path, None, storage_id))
             if not answer["inStore"]:
                 raise CheckpointError("checkpoint %s lies in a folder, not in %s" % (storage_id, self.place))
             return answer
 
         Download(page, target).run(wanted)
 
-    def _known(self, ask: Callable[[], Any]) -> Any:
-        """Ask, again for a moment while the master does not know the checkpoint: the report of one that this job has
-        just stored may be on its way."""
-        deadline = time.monotonic() + _ON_ITS_WAY
-        while True:
-            try:
-                return ask()
-            except CheckpointError as error:
-                unknown = isinstance(error.__cause__, CallRejected) and error.__cause__.http_status == 404
-                if not unknown or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
-
     def call(self, storage_id: str, verb: str, body: Mapping[str, Any]) -> Any:
         """Call the master about a checkpoint that this job writes. Raises CheckpointError."""
-        path = "/api/x1/allocations/%s/checkpoints/%s/%s" % (quote(self._allocation_id, safe=""), storage_id, verb)
-        return self._ask("POST", path, body, storage_id)
-
-    def _ask(self, method: str, path: str, body: Any, storage_id: str) -> Any:
-        try:
-            return self._master.call_with_retry(method, path, body, patience=PATIENCE, timeout=_TIMEOUT)
-        except CallRejected as error:
-            kind = UnusableStorage if error.http_status in _FOR_GOOD else CheckpointError
-            raise kind("checkpoint %s: %s" % (storage_id, error)) from error
-        except CallFailed as error:
-            raise CheckpointError("checkpoint %s: %s" % (storage_id, error)) from error
+        return self._calls.call(storage_id, verb, body)
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> Iterator[None]:

@@ -30,7 +30,7 @@ _BATCH_FILES, _BATCH_BYTES = 200, 1 << 30  # of one call to the master
 _BLOCK = 1 << 20  # bytes read at once
 _WAITING = 4 * WORKERS  # requests that are prepared and not sent yet
 _RENEWALS = 3  # new signatures for one request in a row
-_RANGE = 64 << 20  # bytes: larger files are downloaded in several requests
+_RANGE = 512 << 20  # bytes: larger files are downloaded in several requests at once
 
 Call = Callable[[str, Mapping[str, Any]], Any]
 """A call to the master about one checkpoint: the verb and the body."""
@@ -274,6 +274,7 @@ class Download:
         self._target = target
         self._requests = StoreRequests(stopped=lambda: self._failed)
         self._lock = threading.Lock()
+        self._made: Set[Path] = set()
         self._failed = False
 
     def run(self, wanted: Callable[[str], bool] = lambda _: True) -> None:
@@ -310,7 +311,9 @@ class Download:
     def _steps(self, entry: Mapping[str, Any]) -> List[Tuple[Any, ...]]:
         """Return what is to be done for a file, as arguments of `submit`."""
         path, size = self._place(entry["path"]), int(entry["size"])
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent not in self._made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._made.add(path.parent)
         begins = range(0, size, _RANGE) or range(1)
         file = _Fetched(entry, path, size, Signed(entry["url"], entry["headers"]), len(begins))
         return [(self._fetch, file, begin, min(begin + _RANGE, size)) for begin in begins]
@@ -319,14 +322,18 @@ class Download:
         if self._failed:
             raise CheckpointError("another file of the checkpoint could not be fetched")
         try:
-            with open(os.open(str(fetched.partial), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
+            with open(
+                os.open(str(fetched.partial), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0
+            ) as file:
                 file.seek(begin)
-                self._read(fetched, file, end)
+                digested = _Digested(file, begin)
+                self._read(fetched, digested, end)
             with self._lock:
                 fetched.left -= 1
                 whole = not fetched.left
             if whole:
-                _check(fetched)
+                alone = (begin, end) == (0, fetched.size)
+                _check(fetched, digested.sha256 if alone else digest_of(str(fetched.partial)).sha256)
                 os.replace(str(fetched.partial), str(fetched.path))
         except BaseException:
             with contextlib.suppress(OSError):
@@ -368,7 +375,30 @@ class _Fetched:
         self.left = left  # requests
 
 
-def _check(fetched: _Fetched) -> None:
+class _Digested:
+    """A file that is written from `begin` on, and digested at the same time."""
+
+    def __init__(self, file: Any, begin: int) -> None:
+        self._file = file
+        self._place = begin
+        self._whole = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        return self._whole.hexdigest()
+
+    def write(self, block: Any) -> None:
+        done = 0
+        while done < len(block):
+            done += self._file.write(block[done:])
+        self._whole.update(block)
+        self._place += len(block)
+
+    def tell(self) -> int:
+        return self._place
+
+
+def _check(fetched: _Fetched, digest: str) -> None:
     """Compare what was fetched with what was stored. Raises CheckpointError."""
     name, wanted = fetched.entry["path"], fetched.entry["sha256"]
     found = os.stat(str(fetched.partial)).st_size
@@ -376,7 +406,7 @@ def _check(fetched: _Fetched) -> None:
         raise CheckpointError(
             "%s has %d bytes in the store, and had %d when it was stored" % (name, found, fetched.size)
         )
-    if wanted and (digest := digest_of(str(fetched.partial)).sha256) != wanted:
+    if wanted and digest != wanted:
         raise CheckpointError("%s is not what was stored: its SHA-256 is %s and should be %s" % (name, digest, wanted))
 
 

@@ -15,7 +15,7 @@ from trainmaster.runtime.record import Record
 _LONGEST_LINE = 65536  # bytes
 _MOST_HEADERS = 200
 _LONGEST_WAIT = 120  # seconds that an answer may ask for: a job must give a sign of life now and then
-_BLOCK = 1 << 20  # bytes read at once: a length that the other side claims sets nothing aside
+_BLOCK = 1 << 18  # bytes read at once: a length that the other side claims sets nothing aside
 
 
 class BadAnswer(OSError):
@@ -167,12 +167,13 @@ class Connection:
 
     def _exactly(self, size: int, content: BinaryIO) -> None:
         done = 0
+        block = memoryview(bytearray(min(size, _BLOCK)))
         while done < size:
-            block = self._reader.read(min(size - done, _BLOCK))
-            if not block:
+            count = self._reader.readinto(block[: min(size - done, len(block))])
+            if not count:
                 raise BadAnswer("the answer breaks off after %d of %d bytes" % (done, size))
-            content.write(block)
-            done += len(block)
+            content.write(block[:count])
+            done += count
 
     def _rest(self, content: BinaryIO) -> None:
         while True:

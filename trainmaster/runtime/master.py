@@ -46,6 +46,11 @@ class MasterCalls:
         self.url = url.rstrip("/")
         self.read_url_file()
 
+    @property
+    def arguments(self) -> Dict[str, Any]:
+        """What makes another one in another process: `url`, `token`, `url_file` and `url_owner`."""
+        return {"url": self.url, "token": self._token, "url_file": self._url_file, "url_owner": self._url_owner}
+
     def read_url_file(self) -> None:
         """Read the URL file again, if there is one. The old URL stays when the file has none that can be trusted."""
         if self._url_file is not None:
