@@ -59,6 +59,7 @@ def main() -> None:
     """Send what standard input says."""
     die_with_parent(int(sys.argv[1]))
     os.nice(NICE)
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     order = json.load(sys.stdin)
     given = order["master"]
     master = MasterCalls(given["url"], given["token"], url_file=given["url_file"], url_owner=given["url_owner"])

@@ -73,7 +73,7 @@ class AzureStore:
                 self._client.get_blob_client(key).commit_block_list(blocks)
             except Exception as error:
                 # The blocks of an earlier call, whose answer was lost, are the blob's already.
-                if getattr(error, "error_code", "") != "InvalidBlockList":
+                if _code(error) != "InvalidBlockList":
                     raise
                 self._client.get_blob_client(key).get_blob_properties()
 
@@ -173,7 +173,7 @@ class AzureStore:
         try:
             yield
         except HttpResponseError as error:
-            code = str(getattr(error, "error_code", "") or "")
+            code = _code(error)
             raise self._fault(key, code, error.status_code or 0, str(error.reason or "")) from None
         except (ServiceRequestError, ServiceResponseError, OSError) as error:
             raise StorageAway(f"{self._where(key)} does not answer: {error}.") from None
@@ -191,6 +191,11 @@ class AzureStore:
 
     def _where(self, key: str) -> str:
         return f"{self.place}/{key}" if key else self.place
+
+
+def _code(error: Exception) -> str:
+    found = getattr(error, "error_code", "") or ""
+    return str(getattr(found, "value", found))
 
 
 def _block(number: int) -> str:

@@ -61,14 +61,15 @@ def moto(folder: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def rclone(folder: Path) -> Iterator[Server]:
+def rclone(folder: Path, niceness: int = 0) -> Iterator[Server]:
+    """`niceness`: of the server, where it must not take the processor from who is measured beside it."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     keys = _keys()
     root = folder / "buckets"
     (root / BUCKET).mkdir(parents=True)
-    pair = f"{keys['access_key']},{keys['secret_key']}"
-    command = [rclone_binary(), "serve", "s3", str(root), "--addr", f"127.0.0.1:{port}", "--auth-key", pair]
+    command = ["nice", "-n", str(niceness), rclone_binary(), "serve", "s3", str(root)]
+    command += ["--addr", f"127.0.0.1:{port}", "--auth-key", f"{keys['access_key']},{keys['secret_key']}"]
     command += ["--config", str(folder / "rclone.conf"), "--vfs-cache-mode", "off", "--no-checksum"]
     with _running(command, folder, lambda: _answers(url)) as process:
         yield Server("s3", url, {"type": "s3", "bucket": BUCKET, "endpoint_url": url, **keys}, {}, process, root)

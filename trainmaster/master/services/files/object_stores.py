@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from sqlalchemy import select
@@ -23,8 +24,7 @@ from trainmaster.master.values.storage import StorageRef
 from trainmaster.plugins import STORAGES, PluginError, load
 from trainmaster.storage.contract import ObjectStore, StorageAway, StorageFault
 
-_AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
-_AZURE = ".blob.core.windows.net"
+_PUBLIC = (".amazonaws.com", ".amazonaws.com.cn", ".blob.core.windows.net", "storage.googleapis.com")
 
 
 class NoStore(Exception):
@@ -38,7 +38,7 @@ def opened(session: Session, settings: Settings, storage: StorageRef, experiment
         _check_address(settings, storage)
         return _open(storage.type, given)
     for section in _configured(session, settings, experiment_id):
-        if _covers(section, given):
+        if covers(section, given):
             return _open(storage.type, {**section, **_prefix_of(given)})
     raise NoStore(
         f"This master has no key for {where(storage)}: its checkpoint_storage names another place. Use that, or give "
@@ -83,7 +83,7 @@ def _configured(session: Session, settings: Settings, experiment_id: int | None)
         yield settings.checkpoint_storage
 
 
-def _covers(section: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def covers(section: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether a configured section is for the place that an experiment names."""
 
     def place(of: Mapping[str, Any]) -> tuple[str, ...]:
@@ -103,8 +103,9 @@ def _check_address(settings: Settings, storage: StorageRef) -> None:
     """Check that a user's own store is none inside the site that its administrator did not name. Raises NoStore."""
     account = storage.text("account_url") or account_of(storage.text("connection_string"))
     address = storage.text("endpoint_url") or account
-    host = address.partition("://")[2].partition("/")[0].partition(":")[0].lower()
-    theirs = not address or host.endswith((*_AMAZON, _AZURE)) or address.startswith("https://storage.googleapis.com")
+    parts = urlsplit(address)
+    plain = parts.scheme == "https" and not (parts.username or parts.password or parts.query or parts.fragment)
+    theirs = not address or (plain and str(parts.hostname).endswith(_PUBLIC))
     if not theirs and address.rstrip("/") not in settings.storage_endpoints:
         raise NoStore(
             f"This master does not connect to {address}, which an experiment names: ask the administrator to list it "
