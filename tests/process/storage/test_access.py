@@ -156,10 +156,7 @@ def test_own_keys_are_masked_where_they_are_shown(master: MasterProcess, server:
 def test_files_of_the_masters_machine_cannot_be_named(user: Api) -> None:
     for key in ("ca_file", "credentials_file"):
         kind = "s3" if key == "ca_file" else "gcs"
-        body = {
-            "config": config(checkpoint_storage={"type": kind, "bucket": "b", key: "/etc/shadow"}),
-            "activate": True,
-        }
-        answer = user.post("/api/v1/experiments", body)
+        storage = {"type": kind, "bucket": "b", key: "/etc/shadow"}
+        answer = user.post("/api/v1/experiments", {"config": config(checkpoint_storage=storage), "activate": True})
         assert answer.status == 400
         assert "names a file of the master, and belongs into its configuration" in answer.sentence
