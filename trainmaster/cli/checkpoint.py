@@ -23,7 +23,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=[way.value for way in Way],
         default=Way.AUTO.value,
-        help="from the storage's folder on this machine, through the master, or whichever works (default)",
+        help="from the storage, where it is mounted or reached, through the master, or whichever works (default)",
     )
     p = verbs.add("describe", _describe, "show a checkpoint", "det checkpoint describe UUID")
     p.add_argument("uuid", help="the checkpoint")

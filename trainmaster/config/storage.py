@@ -13,13 +13,15 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Discriminator,
+    SerializeAsAny,
     SerializerFunctionWrapHandler,
     Tag,
     model_serializer,
     model_validator,
 )
 
-from trainmaster.config.shapes import AbsolutePath, Line, Name, Natural, Prefix, Section, pick, tag_of, wrong
+from trainmaster import plugins
+from trainmaster.config.shapes import AbsolutePath, Line, Name, Natural, Prefix, Section, pick, wrong
 
 
 def _address(value: str) -> str:
@@ -36,6 +38,12 @@ class StorageOptions(Section):
 
     ours: ClassVar[frozenset[str]] = frozenset()
     """Keys that Determined has not: its harness refuses them, so that one that is not set is not written."""
+
+    @property
+    def kind(self) -> str | None:
+        """The type; None where only the policy is named."""
+        kind: str | None = getattr(self, "type", None)
+        return kind
 
     @model_serializer(mode="wrap")
     def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -201,12 +209,29 @@ TYPES = ("shared_fs", "directory", "s3", "gcs", "azure")
 _GONE = {"hdfs": "the storage hdfs is no longer supported; use shared_fs, directory, s3, gcs or azure"}
 
 
+def types() -> tuple[str, ...]:
+    """Return the kinds of storage: ours, and those of installed plugins."""
+    return (*TYPES, *(name for name in sorted(plugins.installed(plugins.STORAGES)) if name not in TYPES))
+
+
 def _known(value: Any) -> Any:
     if isinstance(value, dict) and value.get("type") is None and value and value.keys() <= {*Kept.model_fields}:
         return value
-    return (
-        value if isinstance(value, StorageOptions) else pick(value, "type", dict.fromkeys(TYPES), _GONE, "storage type")
-    )
+    if isinstance(value, StorageOptions):
+        return value
+    picked = pick(value, "type", dict.fromkeys(types()), _GONE, "storage type")
+    if picked["type"] in TYPES:
+        return picked
+    try:
+        options: type[StorageOptions] = plugins.load(plugins.STORAGES, picked["type"]).Options
+    except plugins.PluginError as error:
+        raise wrong(error.after_colon, "type") from None
+    return options.model_validate(picked)
+
+
+def _tag(value: Any) -> str:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return f"<{kind}>" if kind is None or kind in TYPES else "<plugin>"
 
 
 CheckpointStorage = Annotated[
@@ -215,7 +240,8 @@ CheckpointStorage = Annotated[
     | Annotated[S3, Tag("<s3>")]
     | Annotated[Gcs, Tag("<gcs>")]
     | Annotated[Azure, Tag("<azure>")]
+    | Annotated[SerializeAsAny[StorageOptions], Tag("<plugin>")]
     | Annotated[Kept, Tag("<None>")],
-    Discriminator(tag_of("type")),
+    Discriminator(_tag),
     BeforeValidator(_known),
 ]

@@ -173,8 +173,10 @@ def _in_job(
         runtime.run_dir / ("tensorboard-%d" % distributed.rank),
         _tensorboard_target(storage, info),
         distributed.rank,
-        _shared_with_others(storage, info),
+        () if storage.in_store else _shared_with_others(storage, info),
     )
+    if storage.in_store:
+        tensorboard.unkept = "an object store takes checkpoints only, so far"
     auto = TensorboardMode(tensorboard_mode) is TensorboardMode.AUTO
     preempt = PreemptContext(distributed, PreemptMode(preempt_mode), runtime.run_dir, reports)
     return Context(

@@ -40,6 +40,7 @@ class TensorboardFiles:
         self._target = target
         self._rank = rank
         self._shared = shared
+        self.unkept = ""  # why files that are written here go nowhere; empty where nobody expects them to
         self._copied: Dict[Path, Tuple[int, int]] = {}  # what is there already: size, time of change (ns)
 
     def upload(
@@ -49,6 +50,7 @@ class TensorboardFiles:
     ) -> None:
         """Copy new and changed files. `selector(path)` chooses, `mangler(relative path, rank)` renames."""
         if self._target is None or not self.local.is_dir():
+            self._say_lost()
             return
         import shutil  # most trainings write no such files
 
@@ -93,6 +95,12 @@ class TensorboardFiles:
             if sticky:
                 folder.chmod(0o1777)
         return sticky
+
+    def _say_lost(self) -> None:
+        """Warn once where files are written that no storage takes."""
+        if self.unkept and self.local.is_dir() and any(self.local.iterdir()):
+            logger.warning("TensorBoard's files are not kept: %s. Metrics that are reported are.", self.unkept)
+            self.unkept = ""
 
     def upload_quietly(self) -> None:
         """`upload` that logs a failure instead of raising it."""

@@ -53,7 +53,7 @@ def findings(
     are tried; without any, only modes are checked."""
     if not cluster.facts.runs_as_users or not isinstance(cluster.dispatcher, SeesFolders):
         return
-    if config.checkpoint_storage is None or config.checkpoint_storage.type is None:
+    if config.checkpoint_storage is None or config.checkpoint_storage.kind is None:
         yield Finding(
             CHECKPOINTS,
             f"jobs run as their users, who cannot write into the master's own {data / 'checkpoints'}",

@@ -188,7 +188,7 @@ def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping
     """Return the configuration's defaults for experiments of a pool; checkpoints go below the data folder unless it
     names a place."""
     fallback: list[dict[str, Any]] = []
-    if config.checkpoint_storage is None or config.checkpoint_storage.type is None:
+    if config.checkpoint_storage is None or config.checkpoint_storage.kind is None:
         (data / "checkpoints").mkdir(mode=0o700, exist_ok=True)
         fallback = [{"checkpoint_storage": {"type": "shared_fs", "host_path": str(data / "checkpoints")}}]
     return [*task_container_fragments(config, pool), *fallback]

@@ -565,7 +565,7 @@ def test_attributes_are_typed() -> None:
     assert config.searcher is not None
     assert config.checkpoint_storage is not None
     assert (config.searcher.name, config.searcher.metric) == ("single", "loss")
-    assert config.checkpoint_storage.type == "shared_fs"
+    assert config.checkpoint_storage.kind == "shared_fs"
     assert config.resources.slots_per_trial == 1
     assert config.slurm.sbatch_args == ["-A x"]
 

@@ -192,3 +192,50 @@ def _unknown(site: Site) -> list[str]:
     client = site.stored.process.client()
     known = {row.uuid for experiment in client.experiments() for row in client.checkpoints(experiment.id)}
     return [key for key in site.stored.objects() if key.split("/")[0] not in known]
+
+
+PAUSED = """
+import time
+from trainmaster import core
+
+with core.init() as context:
+    begun = context.info.latest_checkpoint
+    if begun is not None:
+        print("continued at", context.checkpoint.get_metadata(begun)["steps_completed"])
+    else:
+        with context.checkpoint.store_path({"steps_completed": 7}, wait=False) as (path, uuid):
+            (path / "large").write_bytes(bytes(40 * 2**20))
+        print("trains on")
+        context.train.report_training_metrics(7, {"loss": 1.0})
+        while not context.preempt.should_preempt():
+            time.sleep(0.1)
+"""
+
+
+def test_pause_waits_for_checkpoint_on_its_way(site: Site) -> None:
+    site.proxy.decide = lambda method, path: Fault(pause=0.01) if is_part(method, path) else None
+    number = site.stored.create(PAUSED)
+    client = site.stored.process.client()
+    wait_for(
+        lambda: client.trials(number) and "trains on" in log_text(client, only_trial(client, number).id), "training"
+    )
+    assert client.checkpoints(number) == []  # it exists when all of it is there
+    client.pause(number)
+    wait_for(lambda: client.experiment(number).state == "PAUSED" and client.checkpoints(number), "the pause")
+    (row,) = client.checkpoints(number)
+    assert (row.state, row.metadata["steps_completed"]) == ("COMPLETED", 7)
+    wait_for(lambda: only_trial(client, number).state == "PAUSED", "the end of the job")
+    client.activate(number)
+    ended_as(client, number, "COMPLETED")
+    assert "continued at 7" in log_text(client, only_trial(client, number).id)
+
+
+def test_policy_keeps_latest_and_removes_other_objects(site: Site) -> None:
+    number = site.stored.create(SAVE.replace("STEPS", "3"))
+    client = site.stored.process.client()
+    ended_as(client, number, "COMPLETED")
+    rows = client.checkpoints(number)
+    (latest,) = [row.uuid for row in rows if row.metadata["steps_completed"] == 3]
+    gone = {row.uuid for row in rows} - {latest}
+    wait_for(lambda: not any(key.split("/")[0] in gone for key in site.stored.objects()), "the removal of old ones")
+    assert any(key.startswith(f"{latest}/") for key in site.stored.objects())
