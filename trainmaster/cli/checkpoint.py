@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 from trainmaster.cli import render
@@ -11,6 +12,7 @@ from trainmaster.cli.verbs import Verbs, confirmed
 from trainmaster.client.artifacts import Checkpoint
 from trainmaster.client.checkpoint_files import Way
 from trainmaster.client.experiments import Experiments
+from trainmaster.client.views import Views
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +37,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("checkpoints_uuids", metavar="UUID,UUID", help="the checkpoints")
     p.add_argument("--glob", action="append", default=[], help="which files; none: read the list of files again")
     p.add_argument("--yes", action="store_true", help="do not ask")
+
+    p = verbs.add("usage", _usage, "show who keeps how much", "det checkpoint usage --by owner")
+    p.add_argument("--by", choices=("experiment", "owner", "workspace"), default="experiment", help="what to add up")
+    p.add_argument("--limit", type=int, default=100, help="how many, the largest first (default: 100)")
+    render.add_format_options(p)
 
 
 def _download(args: argparse.Namespace) -> None:
@@ -73,6 +80,29 @@ def _remove(args: argparse.Namespace) -> int:
     what = "Removal of files from" if args.glob else "Reading the files of"
     print(f"{what} {', '.join(uuids)} is in progress")
     return 0
+
+
+def _usage(args: argparse.Namespace) -> None:
+    usage = Views(session(args)).storage_usage(args.by, args.limit)
+    of_experiment = args.by == "experiment"
+    headers = ["ID", args.by.capitalize(), *(["Owner", "Workspace"] if of_experiment else []), "Checkpoints", "Size"]
+    rows = [
+        [
+            share.id,
+            share.name,
+            *([share.owner, share.workspace] if of_experiment else []),
+            share.checkpoints,
+            render.Bytes(share.size),
+        ]
+        for share in usage.shares
+    ]
+    render.show(args, headers, rows, asdict(usage))
+    if not (args.json or args.yaml or args.csv):
+        print(f"The site's storage is {usage.place or 'not known'}{_room(usage.free, usage.total)}.")
+
+
+def _room(free: int | None, total: int | None) -> str:
+    return "" if free is None else f"; {render.size(free)} of {render.size(total or 0)} are free"
 
 
 def _describe(args: argparse.Namespace) -> None:

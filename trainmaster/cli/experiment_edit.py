@@ -205,7 +205,8 @@ def _set_gc_policy(args: argparse.Namespace) -> int:
     policy = (args.save_experiment_best, args.save_trial_best, args.save_trial_latest)
     if not args.yes:
         preview = master.preview_gc(args.experiment_id, *policy)
-        headers = ["Trial ID", "# of Batches", "State", f"Metric ({preview['metric_name']})", "UUID"]
+        headers = ["Trial ID", "# of Batches", "State", f"Metric ({preview['metric_name']})", "UUID", "Size"]
+        sizes = [sum((c["Resources"] or {}).values()) for c in preview["checkpoints"]]
         rows = [
             [
                 c["TrialID"],
@@ -213,11 +214,13 @@ def _set_gc_policy(args: argparse.Namespace) -> int:
                 c["State"],
                 (c["ValidationMetrics"] or {}).get(preview["metric_name"]),
                 c["UUID"],
+                render.Bytes(size),
             ]
-            for c in preview["checkpoints"]
+            for c, size in zip(preview["checkpoints"], sizes, strict=True)
         ]
         if rows:
-            print(f"This policy deletes these checkpoints:\n\n{render.table(headers, rows)}\n")
+            freed = f"{len(rows)} checkpoints, {render.size(sum(sizes))}"
+            print(f"This policy deletes these checkpoints:\n\n{render.table(headers, rows)}\n\n{freed}\n")
     if not confirmed(args, "Checkpoints that the policy does not keep are deleted. Set it?"):
         print("The policy was not changed.")
         return 1

@@ -497,3 +497,26 @@ class UsageView:
     pools: tuple[UsageShare, ...]
     labels: tuple[UsageShare, ...]
     nodes: tuple[NodeTrouble, ...]
+
+
+@dataclass(frozen=True)
+class StorageShare:
+    """`size` in bytes. `owner` and `workspace` are of an experiment."""
+
+    id: int
+    name: str
+    owner: str
+    workspace: str
+    checkpoints: int
+    size: int
+
+
+@dataclass(frozen=True)
+class StorageUsage:
+    """The largest shares first, and the site's own storage; `free` and `total` are bytes, None where nobody says
+    it."""
+
+    shares: tuple[StorageShare, ...]
+    place: str
+    free: int | None
+    total: int | None

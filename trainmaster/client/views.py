@@ -21,6 +21,7 @@ from trainmaster.client.view_records import (
     HomeView,
     MachineView,
     RungRace,
+    StorageUsage,
     TrialBoard,
     TrialCurves,
     UsageView,
@@ -47,6 +48,18 @@ class Views(Resource):
             The caller's experiments and tasks, and all pools.
         """
         return _read(HomeView, self._x1("home"))
+
+    def storage_usage(self, by: str = "experiment", limit: int = 100) -> StorageUsage:
+        """Read who keeps how many bytes of checkpoints, and the room that is left in the site's storage.
+
+        Args:
+            by: experiment, owner or workspace.
+            limit: How many; the largest come first.
+
+        Returns:
+            The shares, in the workspaces that the caller may see.
+        """
+        return _read(StorageUsage, self._x1("storage/usage", by=by, limit=limit))
 
     def usage(self, first: str = "", last: str = "") -> UsageView:
         """Get who used the slots in some days, and which nodes lost jobs in the last seven.

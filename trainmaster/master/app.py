@@ -46,6 +46,7 @@ from trainmaster.master.api import (
     runs,
     series,
     sessions,
+    storage_usage,
     tasks,
     templates,
     trial_views,
@@ -116,7 +117,7 @@ PARTS = (
         workspaces,
         projects,
     ),
-    *(model_registry, templates, webhooks, policies, updates, live, pages, uploads, sessions, proxy),
+    *(model_registry, templates, webhooks, policies, updates, live, pages, uploads, storage_usage, sessions, proxy),
 )
 
 

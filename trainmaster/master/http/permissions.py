@@ -130,6 +130,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {V1}/experiments": P.VIEW_EXPERIMENT_METADATA,
     f"POST {V1}/experiments-search": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/experiments/table": P.VIEW_EXPERIMENT_METADATA,
+    f"GET {X1}/storage/usage": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/home": ANYBODY,
     f"GET {X1}/experiments/{{experiment_id}}/board": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/experiments/{{experiment_id}}/curves": P.VIEW_EXPERIMENT_METADATA,

@@ -91,6 +91,7 @@ from trainmaster.master.services.views.log_window import LogWindows
 from trainmaster.master.services.views.node_failures import NodeFailureList
 from trainmaster.master.services.views.rung_race import RungRaces
 from trainmaster.master.services.views.slot_usage import SlotUsage
+from trainmaster.master.services.views.storage_usage import StorageUsage
 from trainmaster.master.services.views.trial_view import TrialViews
 
 
@@ -179,6 +180,7 @@ class Master(MasterContext):
         self.trials = Trials(self)
         self.unmanaged = UnmanagedTrainings(self)
         self.update_numbers = UpdateNumbers(self)
+        self.storage_usage = StorageUsage(self)
         self.stored_checkpoints = StoredCheckpoints(self)
         self.uploads = Uploads(self)
         self.users = Users(self)
