@@ -20,7 +20,7 @@ from trainmaster.config.searcher import Length, Searcher, takes_grid
 from trainmaster.config.searcher import incomplete as incomplete_searcher
 from trainmaster.config.shapes import Label, Line, Name, Natural, Positive, Section, Steps, Text, Whole, wrong
 from trainmaster.config.source import Document, read, write
-from trainmaster.config.storage import SITE_ONLY, CheckpointStorage
+from trainmaster.config.storage import NOT_OF_USERS, SITE_ONLY, CheckpointStorage
 from trainmaster.config.storage import incomplete as incomplete_storage
 from trainmaster.config.user_options import Pbs, Slurm, WithUserOptions
 from trainmaster.config.validation import check, in_order
@@ -307,7 +307,7 @@ def incomplete(
             complain(message, "checkpoint_storage", *key)
         for name in SITE_ONLY:
             if storage.get(name) is not None:
-                complain("names a file of the master, and belongs into its configuration", "checkpoint_storage", name)
+                complain(NOT_OF_USERS, "checkpoint_storage", name)
     retention = config.get("retention_policy")
     if isinstance(retention, Mapping) and retention.get("log_retention_days") is None:
         complain("is required: how many days task logs are kept, -1 for ever", "retention_policy", "log_retention_days")

@@ -159,6 +159,7 @@ _REQUIRED = {
 
 SITE_ONLY = ("ca_file", "credentials_file")
 """Keys that name files of the master."""
+NOT_OF_USERS = "names a file of the master, and belongs into its configuration"
 CREDENTIALS = ("access_key", "secret_key", "connection_string", "credential")
 
 

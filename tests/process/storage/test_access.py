@@ -160,3 +160,48 @@ def test_files_of_the_masters_machine_cannot_be_named(user: Api) -> None:
         answer = user.post("/api/v1/experiments", {"config": config(checkpoint_storage=storage), "activate": True})
         assert answer.status == 400
         assert "names a file of the master, and belongs into its configuration" in answer.sentence
+
+
+def test_workspace_opens_neither_the_site_nor_files_of_the_master(
+    master: MasterProcess, server: Server, user: Api
+) -> None:
+    """Whoever makes a workspace is its administrator."""
+    inside = {
+        "type": "s3",
+        "bucket": "b",
+        "endpoint_url": "http://169.254.169.254",
+        "access_key": "a",
+        "secret_key": "b",
+    }
+    keyless = {"type": "s3", "bucket": "tm-checkpoints", "endpoint_url": server.url, "prefix": "elsewhere"}
+    for number, (section, words) in enumerate(
+        [(inside, "does not connect to http://169.254.169.254"), (keyless, "has no key for s3://tm-checkpoints")]
+    ):
+        body = {"name": f"w{number}", "checkpointStorageConfig": section}
+        workspace = user.post("/api/v1/workspaces", body).json["workspace"]
+        made = user.post(
+            f"/api/v1/workspaces/{workspace['id']}/projects", {"name": "p", "workspaceId": workspace["id"]}
+        )
+        assert made.status == 200, made.content
+        job = jobs_of(master, user, create(user, config(workspace=f"w{number}", project="p")))[0]
+        assert job.lease().status == 200
+        assert "workspace-secret" not in job.lease().content.decode()
+        answer = begin(job, str(uuid.uuid4()), "a")
+        assert (answer.status, words in answer.sentence) == (400, True), answer.sentence
+    for key in ("ca_file", "credentials_file"):
+        kind = "s3" if key == "ca_file" else "gcs"
+        section = {"type": kind, "bucket": "b", key: "/etc/shadow"}
+        answer = user.post("/api/v1/workspaces", {"name": f"x{key}", "checkpointStorageConfig": section})
+        assert answer.status == 400
+        assert "names a file of the master" in answer.sentence
+
+
+def test_template_cannot_name_files_of_the_master(user: Api) -> None:
+    storage = {"type": "s3", "bucket": "b", "access_key": "a", "secret_key": "b", "ca_file": "/etc/shadow"}
+    answer = user.post(
+        "/api/v1/templates/spy", {"name": "spy", "config": {"checkpoint_storage": storage}, "workspaceId": 1}
+    )
+    if answer.status == 200:
+        answer = user.post("/api/v1/experiments", {"config": config(), "template": "spy", "activate": True})
+    assert answer.status == 400
+    assert "names a file of the master" in answer.sentence

@@ -7,7 +7,7 @@ bucket that they were configured for, at or below its prefix, and no experiment 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from trainmaster.config.storage import CREDENTIALS, account_of
+from trainmaster.config.storage import CREDENTIALS, SITE_ONLY, account_of
 from trainmaster.master.db.tables import Experiment, Project, Workspace
 from trainmaster.master.services.context import Settings
 from trainmaster.master.services.errors import Invalid, Unavailable
@@ -34,12 +34,14 @@ class NoStore(Exception):
 def opened(session: Session, settings: Settings, storage: StorageRef, experiment_id: int | None) -> ObjectStore:
     """Open the store of an experiment's files. Raises NoStore."""
     given = storage.to_json()
-    if any(given.get(key) for key in CREDENTIALS):
-        _check_address(settings, storage)
-        return _open(storage.type, given)
-    for section in _configured(session, settings, experiment_id):
-        if covers(section, given):
-            return _open(storage.type, {**section, **_prefix_of(given)})
+    if _has_key(given):
+        return _open_for_users(settings, given)
+    own = _of_workspace(session, experiment_id)
+    # One without a key of its own would get the master's, from its variables or its machine's role.
+    if own is not None and _has_key(own) and covers(own, given):
+        return _open_for_users(settings, {**own, **_prefix_of(given)})
+    if settings.checkpoint_storage and covers(settings.checkpoint_storage, given):
+        return _open(storage.type, {**settings.checkpoint_storage, **_prefix_of(given)})
     raise NoStore(
         f"This master has no key for {where(storage)}: its checkpoint_storage names another place. Use that, or give "
         "the experiment a key of its own."
@@ -68,19 +70,26 @@ def refusal(fault: StorageFault) -> Exception:
 # -- inside -----------------------------------------------------------------------------------------------------------
 
 
-def _configured(session: Session, settings: Settings, experiment_id: int | None) -> Iterator[Mapping[str, Any]]:
-    if experiment_id is not None:
-        own = (
-            select(Workspace.checkpoint_storage)
-            .join(Project, Project.workspace_id == Workspace.id)
-            .join(Experiment, Experiment.project_id == Project.id)
-            .where(Experiment.id == experiment_id)
-        )
-        section = session.scalar(own)
-        if section:
-            yield section.to_json()
-    if settings.checkpoint_storage:
-        yield settings.checkpoint_storage
+def _of_workspace(session: Session, experiment_id: int | None) -> Mapping[str, Any] | None:
+    """Return the storage of an experiment's workspace, with its credentials."""
+    own = (
+        select(Workspace.checkpoint_storage)
+        .join(Project, Project.workspace_id == Workspace.id)
+        .join(Experiment, Experiment.project_id == Project.id)
+        .where(Experiment.id == experiment_id)
+    )
+    section = session.scalar(own)
+    return section.to_json() if section else None
+
+
+def _has_key(section: Mapping[str, Any]) -> bool:
+    return any(section.get(key) for key in CREDENTIALS)
+
+
+def _open_for_users(settings: Settings, section: Mapping[str, Any]) -> ObjectStore:
+    """Open what a user has written: nowhere inside the site, and with no file of the master. Raises NoStore."""
+    _check_address(settings, StorageRef(dict(section)))
+    return _open(str(section["type"]), {key: value for key, value in section.items() if key not in SITE_ONLY})
 
 
 def covers(section: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

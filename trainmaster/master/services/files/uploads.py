@@ -28,7 +28,15 @@ from trainmaster.master.services.files.object_stores import NoStore, key_of, ref
 from trainmaster.master.services.files.user_files import REMOVED_AT_ONCE, check_id
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import wake
-from trainmaster.storage.contract import PART, NoObject, ObjectStore, SignedRequest, StorageFault, part_size
+from trainmaster.storage.contract import (
+    PART,
+    NoObject,
+    ObjectStore,
+    SignedRequest,
+    StorageFault,
+    StorageRefused,
+    part_size,
+)
 
 SENDING, COMPLETED, ABANDONED, REMOVED = "SENDING", "COMPLETED", "ABANDONED", "REMOVED"
 MOST_FILES = 1000  # of one call
@@ -206,7 +214,7 @@ class Uploads(BoundService):
         retries.each("the removal of an unfinished checkpoint's files,", due, self._sweep)
 
     def remove_unfinished(self, experiment_id: int) -> None:
-        """Remove the files of an experiment's checkpoints that never were complete. Raises NoStore, StorageFault."""
+        """Remove the files of an experiment's checkpoints that never were complete. Raises StorageFault."""
         query = select(Upload.checkpoint).where(Upload.experiment_id == experiment_id, Upload.state != COMPLETED)
         with self._store.transaction() as session:
             keys = list(session.scalars(query))
@@ -216,12 +224,15 @@ class Uploads(BoundService):
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _sweep(self, key: uuid.UUID) -> None:
-        """Raise StorageFault, NoStore."""
+        """Raise StorageFault."""
         with self._store.transaction() as session:
             upload = session.get(Upload, key)
             if upload is None or upload.state == COMPLETED:
                 return
-            store = self._opened(session, upload)
+            try:
+                store = self._opened(session, upload)
+            except Invalid as error:
+                raise StorageRefused(error.message) from None
         prefix = key_of(upload.storage, str(key)) + "/"
         store.abort_parts(prefix)
         found = [stored.key for stored in store.list(prefix)]

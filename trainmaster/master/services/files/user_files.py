@@ -185,6 +185,8 @@ class UserFiles(BoundService):
                 left[path] = stored.size
         for begin in range(0, len(gone), REMOVED_AT_ONCE):
             store.delete(gone[begin : begin + REMOVED_AT_ONCE])
+        if not left and patterns:
+            store.abort_parts(place.key)  # of a call that the job made twice, because it got no answer
         return left
 
     def _far(self, place: StorageFolder) -> HeldFiles | None:

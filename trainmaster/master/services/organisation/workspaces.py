@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.config.source import Document
-from trainmaster.config.storage import incomplete
+from trainmaster.config.storage import NOT_OF_USERS, SITE_ONLY, incomplete
 from trainmaster.config.validation import check
 from trainmaster.master.db.model_registry import Model, ModelVersion
 from trainmaster.master.db.organisation import RoleAssignment, WorkspacePin
@@ -298,6 +298,8 @@ def _checked_storage(storage: Mapping[str, Any]) -> dict[str, Any] | None:
     document = Document("checkpointStorageConfig", {"checkpoint_storage": dict(storage)})
     _, complaints = check(ExperimentConfig, document.data, document)
     lacks = [document.complain(("checkpoint_storage", *key), message) for key, message in incomplete(storage)]
+    of_site = [key for key in SITE_ONLY if storage.get(key) is not None]
+    lacks += [document.complain(("checkpoint_storage", key), NOT_OF_USERS) for key in of_site]
     if complaints := complaints or lacks:
         raise Invalid(" ".join(f"{complaint}." for complaint in complaints))
     return dict(storage)

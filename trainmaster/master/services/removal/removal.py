@@ -24,7 +24,6 @@ from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.object_stores import NoStore
 from trainmaster.master.services.files.uploads import Uploads
 from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UndeclaredStorage, UserFiles
 from trainmaster.master.services.logs import log_blocks
@@ -219,7 +218,7 @@ class Removal(BoundService):
         """Remove what jobs began to store; return why that failed, or None."""
         try:
             self._uploads.remove_unfinished(experiment_id)
-        except (StorageFault, NoStore) as error:
+        except StorageFault as error:
             return f"Unfinished checkpoints could not be removed: {error}"
         return None
 
