@@ -66,6 +66,12 @@ GROUPS = {
     "process/frameworks/test_transformers.py": "transformers",
     "process/frameworks/test_trial.py": "trial",
     "process/frameworks/test_tutorials.py": "published",
+    # Each file starts its stores, with a master for each, once.
+    "process/storage/test_access.py": "stores",
+    "process/storage/test_checkpoints.py": "checkpoints in stores",
+    "process/storage/test_conformance.py": "stores",
+    "process/storage/test_faults.py": "faults of stores",
+    "process/storage/test_ranks.py": "checkpoints in stores",
     # Half of the web page's tests: those on searches stay together, as do those on the list.
     "process/webui/test_chart.py": "pages",
     "process/webui/test_experiments.py": "pages",

@@ -40,6 +40,8 @@ with core.init() as context:
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_checkpoint_is_stored_fetched_and_removed(stored: Stored, folder: Path, wait: bool) -> None:
+    if not wait and stored.server.name != "rclone":
+        pytest.skip("who sends is the same for all stores: one is enough")
     experiment = stored.create(TWICE.replace("WAIT", str(wait)), checkpoint_storage={"save_trial_latest": 2})
     ended_as(stored.process.client(), experiment, "COMPLETED")
     client = stored.process.client()

@@ -79,19 +79,20 @@ def is_small(method: str, path: str) -> bool:
     return method == "PUT" and "/small-" in path
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(503, "SlowDown"),
-        Fault(500, "InternalError"),
-        Fault(429, "TooManyRequests"),
-        Fault(403, "AuthenticationFailed"),  # as for a signature that has expired
-    ],
-    ids=lambda fault: fault.code,
-)
-def test_store_that_refuses_for_a_while_gets_everything_in_the_end(site: Site, fault: Fault) -> None:
-    site.proxy.decide = first(5, fault, lambda method, path: is_part(method, path) or is_small(method, path))
+def test_store_that_refuses_for_a_while_gets_everything_in_the_end(site: Site) -> None:
+    faults = iter(
+        [
+            *[Fault(503, "SlowDown")] * 3,
+            *[Fault(500, "InternalError")] * 3,
+            *[Fault(429, "TooManyRequests")] * 3,
+            *[Fault(403, "AuthenticationFailed")] * 2,  # as for a signature that has expired
+        ]
+    )
+    site.proxy.decide = lambda method, path: (
+        next(faults, None) if is_part(method, path) or is_small(method, path) else None
+    )
     assert "the same" in site.trained()
+    assert next(faults, None) is None
 
 
 def test_lost_connections_cost_their_part_only(site: Site) -> None:
@@ -121,9 +122,7 @@ def test_content_that_is_there_is_not_sent_again(site: Site) -> None:
     ("fault", "words"),
     [
         (Fault(403, "QuotaExceeded"), "cannot be used: its quota is used up (QuotaExceeded)"),
-        (Fault(403, "AccessDenied"), "cannot be used: the master's key may not do this (AccessDenied)"),
         (Fault(403, "RequestTimeTooSkewed"), "the clocks of the store and of the master differ by more than"),
-        (Fault(404, "NoSuchBucket"), "cannot be used: there is no such bucket (NoSuchBucket)"),
     ],
     ids=lambda value: value.code if isinstance(value, Fault) else "",
 )

@@ -35,6 +35,7 @@ BUCKET = "tm-checkpoints"
 class Server:
     """A server with an empty bucket. `section`: what names the bucket in a configuration, with its keys."""
 
+    name: str
     kind: str
     url: str
     section: Mapping[str, Any]
@@ -57,7 +58,7 @@ def moto(folder: Path) -> Iterator[Server]:
     with _running(command, folder, lambda: _answers(url)) as process:
         section = {"type": "s3", "bucket": BUCKET, "endpoint_url": url, **_keys()}
         _make_s3_bucket(section)
-        yield Server("s3", url, section, process=process, folder=folder)
+        yield Server("moto", "s3", url, section, process=process, folder=folder)
 
 
 @contextmanager
@@ -72,7 +73,9 @@ def rclone(folder: Path, niceness: int = 0) -> Iterator[Server]:
     command += ["--addr", f"127.0.0.1:{port}", "--auth-key", f"{keys['access_key']},{keys['secret_key']}"]
     command += ["--config", str(folder / "rclone.conf"), "--vfs-cache-mode", "off", "--no-checksum"]
     with _running(command, folder, lambda: _answers(url)) as process:
-        yield Server("s3", url, {"type": "s3", "bucket": BUCKET, "endpoint_url": url, **keys}, {}, process, root)
+        yield Server(
+            "rclone", "s3", url, {"type": "s3", "bucket": BUCKET, "endpoint_url": url, **keys}, {}, process, root
+        )
 
 
 @contextmanager
@@ -93,7 +96,7 @@ def azurite(folder: Path) -> Iterator[Server]:
         from azure.storage.blob import BlobServiceClient
 
         BlobServiceClient.from_connection_string(section["connection_string"]).create_container(BUCKET)
-        yield Server("azure", url, section, process=process, folder=folder)
+        yield Server("azurite", "azure", url, section, process=process, folder=folder)
 
 
 @contextmanager
@@ -113,7 +116,7 @@ def fake_gcs(folder: Path) -> Iterator[Server]:
         request = urllib.request.Request(f"{url}/storage/v1/b?project=p", body, {"Content-Type": "application/json"})
         urllib.request.urlopen(request, timeout=PATIENCE).close()
         section = {"type": "gcs", "bucket": BUCKET, "endpoint_url": url, "credentials_file": str(key_file)}
-        yield Server("gcs", url, section, process=process, folder=folder)
+        yield Server("fake-gcs", "gcs", url, section, process=process, folder=folder)
 
 
 STORES: Mapping[str, Callable[[Path], Any]] = {
