@@ -113,7 +113,7 @@ class Upload:
             try:
                 for batch in self._batches(names):
                     found = list(pool.map(self._digest, batch))
-                    waiting |= {pool.submit(*step) for step in self._steps(batch, found, anew=False)}
+                    waiting |= {pool.submit(*step) for step in self._steps(batch, found, resend=False)}
                     while len(waiting) > _WAITING:
                         waiting = _collect(waiting)
                 while waiting:
@@ -146,10 +146,10 @@ class Upload:
     def _digest(self, name: str) -> Digest:
         return digest_of(str(self._source / name))
 
-    def _steps(self, names: Sequence[str], found: Sequence[Digest], *, anew: bool) -> List[Tuple[Any, ...]]:
+    def _steps(self, names: Sequence[str], found: Sequence[Digest], *, resend: bool) -> List[Tuple[Any, ...]]:
         """Announce files; return what is to be done for each, as arguments of `submit`."""
         files = [{"path": name, "size": each.size, "sha256": each.sha256} for name, each in zip(names, found)]  # noqa: B905
-        answer = self._call("begin", {"files": files, "anew": anew})
+        answer = self._call("begin", {"files": files, "resend": resend})
         if self._requests is None:
             self._requests = StoreRequests(answer["authority"], lambda: self._failed)
         digests = dict(zip(names, found))  # noqa: B905
@@ -201,7 +201,7 @@ class Upload:
         left = self._call("copy", {"paths": list(digests)})["paths"]
         self._count(reused=sum(each.size for name, each in digests.items() if name not in left))
         if left:
-            for step in self._steps(left, [digests[name] for name in left], anew=True):
+            for step in self._steps(left, [digests[name] for name in left], resend=True):
                 step[0](*step[1:])
 
     def _put(self, signed: Signed, file: Any, offset: int, size: int, md5: bytes) -> str:

@@ -28,7 +28,7 @@ class File(Body):
 
 class Begin(Body):
     files: list[File] = Field(max_length=MOST_FILES)
-    anew: bool = False
+    resend: bool = False
 
 
 class Sign(Body):
@@ -99,13 +99,13 @@ def begin(allocation_id: str, uuid: str, body: Begin, master: UsesMaster, caller
     """Announce files; answers how each gets into the store."""
     own_allocation(caller, allocation_id)
     files = [SentFile(file.path, file.size, file.sha256) for file in body.files]
-    plans, authority = master.uploads.begin(allocation_id, uuid, files, anew=body.anew)
+    plans, authority = master.uploads.begin(allocation_id, uuid, files, resend=body.resend)
     return BeginAnswer(files=[Planned.of(plan) for plan in plans], authority=authority, valid=VALID)
 
 
 @router.post("/sign")
 def sign(allocation_id: str, uuid: str, body: Sign, master: UsesMaster, caller: AnyCaller) -> Planned:
-    """Sign a file's requests anew, from part `first` on."""
+    """Sign the requests of a file again, from part `first` on."""
     own_allocation(caller, allocation_id)
     return Planned.of(master.uploads.sign(allocation_id, uuid, body.path, body.first))
 

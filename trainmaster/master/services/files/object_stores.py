@@ -1,4 +1,4 @@
-"""Opens the object stores that keep checkpoints, with the credentials of whoever configured them.
+"""Opens the object stores that keep checkpoints, with the credentials that they were configured with.
 
 An experiment's own credentials come first. Those of the site and of its workspaces stay with the master: they open the
 bucket that they were configured for, at or below its prefix, and no experiment or job ever holds them.

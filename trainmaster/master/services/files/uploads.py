@@ -78,14 +78,14 @@ class UploadState:
 class Uploads(BoundService):
     """Checkpoints on their way to object stores."""
 
-    def begin(self, allocation_id: str, key: str, files: Sequence[SentFile], *, anew: bool) -> tuple[list[Plan], str]:
+    def begin(self, allocation_id: str, key: str, files: Sequence[SentFile], *, resend: bool) -> tuple[list[Plan], str]:
         """Announce files of a checkpoint. May be repeated.
 
         Args:
             allocation_id: of the job.
             key: the checkpoint's uuid, which the job has made.
             files: `MOST_FILES` at most; folders are not announced.
-            anew: send them, although the same content is in the store already.
+            resend: send them, although the same content is in the store already.
 
         Returns:
             A plan for each file, and the certificates (PEM) by which the store is checked.
@@ -100,7 +100,8 @@ class Uploads(BoundService):
         with self._store.transaction() as session:
             upload = self._upload(session, allocation_id, identifier)
             known = _announced(session, self._limits, upload, files)
-            sources = {} if anew else _sources(session, upload, [file for file in files if not known[file.path].there])
+            left = [file for file in files if not known[file.path].there]
+            sources = {} if resend else _sources(session, upload, left)
             store = self._opened(session, upload)
         try:
             plans = [self._plan(store, upload, file, known[file.path], file.sha256 in sources) for file in files]
@@ -114,7 +115,7 @@ class Uploads(BoundService):
         return plans, store.authority
 
     def sign(self, allocation_id: str, key: str, path: str, first: int) -> Plan:
-        """Sign anew: the parts of a large file from number `first` on, or the one request of a small one. Raises
+        """Sign again: the parts of a large file from number `first` on, or the one request of a small one. Raises
         Invalid, NotFound, Conflict, Unavailable."""
         with self._store.transaction() as session:
             upload = self._upload(session, allocation_id, check_id(self._settings, key))

@@ -20,6 +20,7 @@ from pathlib import PurePosixPath
 from typing import IO, Any, Literal, Protocol
 
 from trainmaster.dispatchers.cluster.jobfolder import trees
+from trainmaster.master.db.tables import Checkpoint
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, NotFound, Unavailable
 from trainmaster.master.services.experiments.trials import Trials
@@ -132,9 +133,7 @@ class CheckpointArchives(BoundService):
         Raises NotFound, Conflict when its files were deleted, Unavailable when this master does not see them, Forbidden
         when it may not read them.
         """
-        row = self._trials.get_checkpoint(key).row
-        if row.state not in ("COMPLETED", "PARTIALLY_DELETED"):
-            raise Conflict(f"Checkpoint {key} is {row.state}: it has no files.")
+        row = with_files(self._trials, key)
         try:
             with self._store.transaction() as session:
                 place = user_files.of_checkpoint(session, self._settings, row)
@@ -152,6 +151,14 @@ class CheckpointArchives(BoundService):
             raise Forbidden(text) from None
         except OSError as error:
             raise Unavailable(f"{place.folder} cannot be read: {error.strerror}.") from error
+
+
+def with_files(trials: Trials, key: str) -> Checkpoint:
+    """Return a checkpoint that has files. Raises NotFound, Invalid, Conflict."""
+    row = trials.get_checkpoint(key).row
+    if row.state not in ("COMPLETED", "PARTIALLY_DELETED"):
+        raise Conflict(f"Checkpoint {key} is {row.state}: it has no files.")
+    return row
 
 
 def archive(source: CheckpointSource, form: Form) -> Iterator[bytes]:

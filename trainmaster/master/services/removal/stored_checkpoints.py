@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainmaster.master.services.context import BoundService, MasterContext
-from trainmaster.master.services.errors import Conflict, Unavailable
+from trainmaster.master.services.errors import Unavailable
 from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.files import uploads, user_files
 from trainmaster.master.services.files.object_stores import refusal
 from trainmaster.master.services.files.user_files import NoFolder, StoredPrefix, UserFiles
+from trainmaster.master.services.removal.checkpoint_files import with_files
 from trainmaster.storage.contract import SignedRequest, StorageFault
 
 MOST = 500  # files of one answer
@@ -48,9 +49,7 @@ class StoredCheckpoints(BoundService):
     def sign(self, key: str, after: str = "", only: str = "") -> SignedFiles:
         """Sign the downloads of a checkpoint's files, in the order of their paths, or of one. Raises NotFound,
         Conflict when its files were deleted, Unavailable, Invalid."""
-        row = self._trials.get_checkpoint(key).row
-        if row.state not in ("COMPLETED", "PARTIALLY_DELETED"):
-            raise Conflict(f"Checkpoint {key} is {row.state}: it has no files.")
+        row = with_files(self._trials, key)
         try:
             with self._store.transaction() as session:
                 place = user_files.of_checkpoint(session, self._settings, row)
