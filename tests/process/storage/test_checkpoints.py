@@ -38,6 +38,10 @@ with core.init() as context:
 """
 
 
+# One server of each protocol; rclone's checks signatures, as moto's does not.
+pytestmark = pytest.mark.parametrize("server", ["rclone", "azurite", "fake-gcs"], indirect=True)
+
+
 @pytest.mark.parametrize("wait", [True, False])
 def test_checkpoint_is_stored_fetched_and_removed(stored: Stored, folder: Path, wait: bool) -> None:
     if not wait and stored.server.name != "rclone":
