@@ -218,11 +218,9 @@ def types() -> tuple[str, ...]:
 def _known(value: Any) -> Any:
     if isinstance(value, dict) and value.get("type") is None and value and value.keys() <= {*Kept.model_fields}:
         return value
-    if isinstance(value, StorageOptions):
-        return value
+    if isinstance(value, StorageOptions) or (isinstance(value, dict) and value.get("type") in TYPES):
+        return value  # before the installed plugins are asked for, which takes milliseconds
     picked = pick(value, "type", dict.fromkeys(types()), _GONE, "storage type")
-    if picked["type"] in TYPES:
-        return picked
     try:
         options: type[StorageOptions] = plugins.load(plugins.STORAGES, picked["type"]).Options
     except plugins.PluginError as error:

@@ -1,4 +1,4 @@
-"""Stores a checkpoint in a thread while the training goes on. All ranks have one for the same checkpoint."""
+"""Stores a checkpoint in a thread while the training continues. All ranks have one for the same checkpoint."""
 
 from __future__ import annotations
 

@@ -115,9 +115,9 @@ class CheckpointContext:
             metadata: Stored with the checkpoint. In a job it must hold `steps_completed`, a number of steps.
             shard: Every rank enters the block, and the ranks of a node write into the same folder; otherwise only the
                 chief may call.
-            wait: False sends the files to an object store while the training goes on. The checkpoint exists once all of
-                them are there; `wait`, the next checkpoint and the end of the training wait for that. Without effect
-                in a storage that is a folder.
+            wait: False sends the files to an object store while the training continues. The checkpoint exists once all
+                of them are there; `wait`, the next checkpoint and the end of the training wait for that. Without
+                effect in a storage that is a folder.
 
         Yields:
             The folder to write into, and the checkpoint's uuid.

@@ -1,4 +1,4 @@
-"""Sends a checkpoint from a process of its own, at low priority: a training that goes on shares no lock with it.
+"""Sends a checkpoint from a process of its own, at low priority: a training that continues shares no lock with it.
 
 `python -m trainmaster.core.sender` reads what to send as JSON from its standard input, and answers with JSON.
 """

@@ -65,7 +65,7 @@ class StoreRequests:
 
     Args:
         authority: Certificates (PEM) that its own is checked by; empty: those that the machine trusts.
-        stopped: Whether there is no need to go on.
+        stopped: Whether there is no need to continue.
     """
 
     def __init__(self, authority: str = "", stopped: Callable[[], bool] = lambda: False) -> None:

@@ -97,6 +97,21 @@ def test_checkpoint_that_was_not_sent_is_not_taken(master: MasterProcess, user: 
     assert "is not stored: weights has not arrived" in lines
 
 
+def test_checkpoint_that_another_trial_sends_is_not_taken(master: MasterProcess, user: Api) -> None:
+    """Its files would be the other experiment's to download."""
+    victim, thief = job_with(master, user), job_with(master, user)
+    key = str(uuid.uuid4())
+    assert begin(victim, key, "weights").status == 200
+    path = f"/api/x1/allocations/{victim.allocation_id}/checkpoints/{key}/sent"
+    assert victim.api.post(path, {"paths": ["weights"]}).status == 200
+    record = {"t": 1.0, "kind": "checkpoint", "uuid": key, "steps_completed": 1, "resources": {"weights": 1}}
+    record["metadata"] = {"steps_completed": 1}
+    assert thief.send([record]).status == 200
+    assert user.get(f"/api/v1/checkpoints/{key}").status == 404
+    assert victim.send([record]).status == 200
+    assert user.get(f"/api/v1/checkpoints/{key}").json["checkpoint"]["training"]["trialId"] == victim.trial_id
+
+
 def test_keys_of_the_site_stay_with_the_master(master: MasterProcess, server: Server, user: Api) -> None:
     job = job_with(master, user)
     shown = json.dumps(user.get(f"/api/v1/experiments/{job.experiment_id}").json)
@@ -165,7 +180,7 @@ def test_files_of_the_masters_machine_cannot_be_named(user: Api) -> None:
 def test_workspace_opens_neither_the_site_nor_files_of_the_master(
     master: MasterProcess, server: Server, user: Api
 ) -> None:
-    """Whoever makes a workspace is its administrator."""
+    """The user who creates a workspace is its administrator."""
     inside = {
         "type": "s3",
         "bucket": "b",

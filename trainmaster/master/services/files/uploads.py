@@ -304,9 +304,11 @@ class Uploads(BoundService):
             session.execute(update(StoredFile).where(*of_files).values(there=True, upload=None))
 
 
-def complete(session: Session, key: uuid.UUID) -> str:
-    """Note that a checkpoint is reported; return why it cannot be complete, or nothing."""
+def complete(session: Session, key: uuid.UUID, trial_id: int) -> str:
+    """Note that a trial's checkpoint is reported; return why it cannot be complete, or nothing."""
     upload = session.get(Upload, key, with_for_update=True)
+    if upload is not None and upload.trial_id != trial_id:
+        return "another trial sends it"
     if upload is None or upload.state in (ABANDONED, REMOVED):
         return "nothing of it was sent through this master, or it was given up"
     missing = select(StoredFile.path).where(StoredFile.checkpoint == key, ~StoredFile.there).limit(1)

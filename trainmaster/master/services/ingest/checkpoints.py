@@ -52,8 +52,8 @@ def take_checkpoint(intake: RecordContext, record: Json) -> None:
     )
     own = intake.orchestrator.row.config.checkpoint_storage
     sent_here = row.storage.in_store and own is not None and row.storage.place == own.place
-    if sent_here and (missing := uploads.complete(intake.session, row.uuid)):
-        text = f"Checkpoint {row.uuid} is not stored: {missing}. The trial goes on without it."
+    if sent_here and (missing := uploads.complete(intake.session, row.uuid, intake.trial.id)):
+        text = f"Checkpoint {row.uuid} is not stored: {missing}. The trial continues without it."
         intake.orchestrator.say(intake.trial.task_id, text, "ERROR")
         return
     add_checkpoint(intake.orchestrator, intake.trial, row)
