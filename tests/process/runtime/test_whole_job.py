@@ -214,7 +214,8 @@ def test_own_launchers_replace_missing_or_ssh_based_ones(
     job, master = stage(f"{launched} {'' if status == 64 else 'train.py'}", context=archive(**files))
     code, output = job.run()
     if has_package and module not in ("horovod", "deepspeed"):
-        assert (code, master.lines()[-1]) == (0, "its own"), output
+        # Another line says which `determined` was chosen; the two streams of a program have no common order.
+        assert (code, "its own" in master.lines()) == (0, True), output
     else:
         assert code == status, output
         assert words in " ".join(master.lines())

@@ -152,6 +152,7 @@ def there(guarded: MasterProcess, owner: Api, secrets: Secrets) -> Json:
     }
 
 
+SIGNED = "GET /api/x1/checkpoints/{uuid}/files"
 ENDLESS = ("GET /stream",)  # a WebSocket: tests/process/api/test_updates.py
 
 
@@ -189,7 +190,9 @@ def test_no_answer_shows_a_secret(owner: Api, there: Json, secrets: Secrets, who
     masks = 0
     for key, content in shown(api, there):
         masks += content.count(MASK.encode())
-        if found := [secret for secret in secrets.found_in(content) if secret not in allowed]:
+        # A signed address names the key that signed it, and never that key's secret.
+        named = [s for s in secrets.made if "-access-" in s] if key == SIGNED else []
+        if found := [secret for secret in secrets.found_in(content) if secret not in [*allowed, *named]]:
             leaks[key] = [secret.rpartition("-")[0] for secret in found]
     assert leaks == {}
     assert masks > (2 if who == "the job" else 20), "the secrets that were planted are not even there"

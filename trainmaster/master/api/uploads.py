@@ -10,7 +10,7 @@ from pydantic import Field
 from trainmaster.master.http.dependencies import AnyCaller, UsesMaster, own_allocation
 from trainmaster.master.http.messages import Body, Shape
 from trainmaster.master.services.files import uploads
-from trainmaster.master.services.files.uploads import MOST_FILES, Plan, SentFile
+from trainmaster.master.services.files.uploads import MOST_FILES, FilePlan, SentFile
 from trainmaster.master.values.stored import Json
 from trainmaster.storage.contract import VALID, SignedRequest
 
@@ -71,7 +71,7 @@ class Planned(Shape):
     parts: list[Signed]
 
     @classmethod
-    def of(cls, plan: Plan) -> Planned:
+    def of(cls, plan: FilePlan) -> Planned:
         return cls(
             path=plan.path,
             there=plan.there,

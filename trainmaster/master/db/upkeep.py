@@ -29,7 +29,7 @@ class DeclaredStorage(Base):
     config: Mapped[StorageRef]
 
 
-class Upload(Base):
+class CheckpointUpload(Base):
     """A checkpoint in an object store. The row is there before the first byte is sent, and stays with the checkpoint:
     files without a row are nobody's."""
 

@@ -19,7 +19,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Trial
-from trainmaster.master.db.upkeep import StoredFile, Upload
+from trainmaster.master.db.upkeep import CheckpointUpload, StoredFile
 from trainmaster.master.services import bounds
 from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
@@ -55,7 +55,7 @@ class SentFile:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FilePlan:
     """How a file gets into the store: not at all (it is there), as a copy of what is there, by one request, or by a
     request for each part of `part` bytes."""
 
@@ -78,7 +78,9 @@ class UploadState:
 class Uploads(BoundService):
     """Checkpoints on their way to object stores."""
 
-    def begin(self, allocation_id: str, key: str, files: Sequence[SentFile], *, resend: bool) -> tuple[list[Plan], str]:
+    def begin(
+        self, allocation_id: str, key: str, files: Sequence[SentFile], *, resend: bool
+    ) -> tuple[list[FilePlan], str]:
         """Announce files of a checkpoint. May be repeated.
 
         Args:
@@ -114,7 +116,7 @@ class Uploads(BoundService):
                 session.execute(update(StoredFile).where(*of_file).values(upload=number))
         return plans, store.authority
 
-    def sign(self, allocation_id: str, key: str, path: str, first: int) -> Plan:
+    def sign(self, allocation_id: str, key: str, path: str, first: int) -> FilePlan:
         """Sign again: the parts of a large file from number `first` on, or the one request of a small one. Raises
         Invalid, NotFound, Conflict, Unavailable."""
         with self._store.transaction() as session:
@@ -124,7 +126,7 @@ class Uploads(BoundService):
         object_key = key_of(upload.storage, str(upload.checkpoint), path)
         try:
             if row.upload is None:
-                return Plan(path, put=store.sign_put(object_key))
+                return FilePlan(path, put=store.sign_put(object_key))
             return _parts(store, object_key, row, row.upload, first)
         except StorageFault as fault:
             raise refusal(fault) from None
@@ -200,23 +202,29 @@ class Uploads(BoundService):
     def sweep(self, retries: Retries) -> None:
         """Remove the files of checkpoints that were given up, and of those that an ended job never completed. What was
         given up keeps its row while its job lives, whose other ranks may not know it yet."""
-        live = select(Allocation.id).where(Allocation.id == Upload.allocation_id, Allocation.ended_at.is_(None))
+        live = select(Allocation.id).where(
+            Allocation.id == CheckpointUpload.allocation_id, Allocation.ended_at.is_(None)
+        )
         recent = select(Allocation.id).where(
-            Allocation.id == Upload.allocation_id,
+            Allocation.id == CheckpointUpload.allocation_id,
             or_(Allocation.ended_at.is_(None), Allocation.ended_at > func.now() - KEPT),
         )
         left = or_(
-            Upload.state == ABANDONED,
-            and_(Upload.state == REMOVED, ~live.exists()),
-            and_(Upload.state == SENDING, ~recent.exists()),
+            CheckpointUpload.state == ABANDONED,
+            and_(CheckpointUpload.state == REMOVED, ~live.exists()),
+            and_(CheckpointUpload.state == SENDING, ~recent.exists()),
         )
         with self._store.transaction() as session:
-            due = list(session.scalars(select(Upload.checkpoint).where(left).order_by(Upload.checkpoint)))
+            due = list(
+                session.scalars(select(CheckpointUpload.checkpoint).where(left).order_by(CheckpointUpload.checkpoint))
+            )
         retries.each("the removal of an unfinished checkpoint's files,", due, self._sweep)
 
     def remove_unfinished(self, experiment_id: int) -> None:
         """Remove the files of an experiment's checkpoints that never were complete. Raises StorageFault."""
-        query = select(Upload.checkpoint).where(Upload.experiment_id == experiment_id, Upload.state != COMPLETED)
+        query = select(CheckpointUpload.checkpoint).where(
+            CheckpointUpload.experiment_id == experiment_id, CheckpointUpload.state != COMPLETED
+        )
         with self._store.transaction() as session:
             keys = list(session.scalars(query))
         for key in keys:
@@ -227,7 +235,7 @@ class Uploads(BoundService):
     def _sweep(self, key: uuid.UUID) -> None:
         """Raise StorageFault."""
         with self._store.transaction() as session:
-            upload = session.get(Upload, key)
+            upload = session.get(CheckpointUpload, key)
             if upload is None or upload.state == COMPLETED:
                 return
             try:
@@ -239,20 +247,22 @@ class Uploads(BoundService):
         found = [stored.key for stored in store.list(prefix)]
         for begin in range(0, len(found), REMOVED_AT_ONCE):
             store.delete(found[begin : begin + REMOVED_AT_ONCE])
-        of_live_job = select(Allocation.id).where(Allocation.id == Upload.allocation_id, Allocation.ended_at.is_(None))
+        of_live_job = select(Allocation.id).where(
+            Allocation.id == CheckpointUpload.allocation_id, Allocation.ended_at.is_(None)
+        )
         with self._store.transaction() as session:
-            mine = (Upload.checkpoint == key, Upload.state != COMPLETED)
-            session.execute(delete(Upload).where(*mine, ~of_live_job.exists()))
-            session.execute(update(Upload).where(*mine).values(state=REMOVED))
+            mine = (CheckpointUpload.checkpoint == key, CheckpointUpload.state != COMPLETED)
+            session.execute(delete(CheckpointUpload).where(*mine, ~of_live_job.exists()))
+            session.execute(update(CheckpointUpload).where(*mine).values(state=REMOVED))
             session.execute(delete(StoredFile).where(StoredFile.checkpoint == key))
 
-    def _upload(self, session: Session, allocation_id: str, key: uuid.UUID, *, create: bool = True) -> Upload:
+    def _upload(self, session: Session, allocation_id: str, key: uuid.UUID, *, create: bool = True) -> CheckpointUpload:
         """Return the row of a checkpoint that a live job sends, under its lock. Raises Conflict, Invalid, NotFound."""
         allocation = session.get(Allocation, allocation_id)
         trial = session.get(Trial, allocation.trial_id) if allocation and allocation.trial_id is not None else None
         if allocation is None or trial is None:
             raise NotFound(f"There is no trial of allocation {allocation_id}.")
-        upload = session.get(Upload, key, with_for_update=True)
+        upload = session.get(CheckpointUpload, key, with_for_update=True)
         if upload is None and create:
             if allocation.ended_at is not None:
                 raise Conflict(f"The attempt {allocation_id} has ended: it stores no more checkpoints.")
@@ -271,8 +281,10 @@ class Uploads(BoundService):
                 "state": SENDING,
                 "ranks": [],
             }
-            session.execute(insert(Upload).values(**row).on_conflict_do_nothing())  # ranks come at the same time
-            upload = session.get(Upload, key, with_for_update=True)
+            session.execute(
+                insert(CheckpointUpload).values(**row).on_conflict_do_nothing()
+            )  # ranks come at the same time
+            upload = session.get(CheckpointUpload, key, with_for_update=True)
         if upload is None:
             raise NotFound(f"There is no checkpoint {key} on its way.")
         if upload.trial_id != trial.id or upload.allocation_id != allocation_id:
@@ -282,23 +294,25 @@ class Uploads(BoundService):
             raise Conflict(f"Checkpoint {key} is {what}: nothing can be added to it.")
         return upload
 
-    def _opened(self, session: Session, upload: Upload) -> ObjectStore:
+    def _opened(self, session: Session, upload: CheckpointUpload) -> ObjectStore:
         try:
             return object_stores.opened(session, self._settings, upload.storage, upload.experiment_id)
         except NoStore as error:
             raise Invalid(str(error)) from None
 
-    def _plan(self, store: ObjectStore, upload: Upload, file: SentFile, row: StoredFile, copied: bool) -> Plan:
+    def _plan(
+        self, store: ObjectStore, upload: CheckpointUpload, file: SentFile, row: StoredFile, copied: bool
+    ) -> FilePlan:
         if row.there:
-            return Plan(file.path, there=True)
+            return FilePlan(file.path, there=True)
         if copied:
-            return Plan(file.path, copy=True)
+            return FilePlan(file.path, copy=True)
         object_key = key_of(upload.storage, str(upload.checkpoint), file.path)
         if file.size <= PART:
-            return Plan(file.path, put=store.sign_put(object_key))
+            return FilePlan(file.path, put=store.sign_put(object_key))
         return _parts(store, object_key, row, row.upload or store.begin_parts(object_key), 1)
 
-    def _arrived(self, upload: Upload, paths: Sequence[str]) -> None:
+    def _arrived(self, upload: CheckpointUpload, paths: Sequence[str]) -> None:
         of_files = (StoredFile.checkpoint == upload.checkpoint, StoredFile.path.in_(paths))
         with self._store.transaction() as session:
             session.execute(update(StoredFile).where(*of_files).values(there=True, upload=None))
@@ -306,7 +320,7 @@ class Uploads(BoundService):
 
 def complete(session: Session, key: uuid.UUID, trial_id: int) -> str:
     """Note that a trial's checkpoint is reported; return why it cannot be complete, or nothing."""
-    upload = session.get(Upload, key, with_for_update=True)
+    upload = session.get(CheckpointUpload, key, with_for_update=True)
     if upload is not None and upload.trial_id != trial_id:
         return "another trial sends it"
     if upload is None or upload.state in (ABANDONED, REMOVED):
@@ -320,14 +334,14 @@ def complete(session: Session, key: uuid.UUID, trial_id: int) -> str:
 
 def give_up(session: Session, key: uuid.UUID) -> None:
     """Have the files of a deleted checkpoint removed soon; does nothing for one in a folder."""
-    session.execute(update(Upload).where(Upload.checkpoint == key).values(state=ABANDONED))
+    session.execute(update(CheckpointUpload).where(CheckpointUpload.checkpoint == key).values(state=ABANDONED))
     wake(session, "janitor")
 
 
 def forget(session: Session, key: uuid.UUID, left: Mapping[str, int]) -> None:
     """Forget the removed files of a checkpoint, so that none is copied from there; of one without files, everything."""
     if not left:
-        session.execute(delete(Upload).where(Upload.checkpoint == key))
+        session.execute(delete(CheckpointUpload).where(CheckpointUpload.checkpoint == key))
         return
     known = select(StoredFile.path).where(StoredFile.checkpoint == key)
     gone = [path for path in session.scalars(known) if path not in left]
@@ -342,11 +356,11 @@ def digests(session: Session, key: uuid.UUID) -> dict[str, str]:
     return {row.path: row.sha256 for row in rows}
 
 
-def _parts(store: ObjectStore, object_key: str, row: StoredFile, upload: str, first: int) -> Plan:
+def _parts(store: ObjectStore, object_key: str, row: StoredFile, upload: str, first: int) -> FilePlan:
     size = part_size(row.size)
     count = -(-row.size // size)
     numbers = range(max(first, 1), min(first + MOST_SIGNED, count + 1))
-    return Plan(
+    return FilePlan(
         row.path,
         upload=upload,
         part=size,
@@ -354,7 +368,9 @@ def _parts(store: ObjectStore, object_key: str, row: StoredFile, upload: str, fi
     )
 
 
-def _announced(session: Session, limits: Any, upload: Upload, files: Sequence[SentFile]) -> Mapping[str, StoredFile]:
+def _announced(
+    session: Session, limits: Any, upload: CheckpointUpload, files: Sequence[SentFile]
+) -> Mapping[str, StoredFile]:
     """Store files that are not known yet; return the rows of all. Raises Conflict, Invalid."""
     count = select(func.count()).where(StoredFile.checkpoint == upload.checkpoint)
     bounds.check_file_count(limits, int(session.scalar(count) or 0) + len(files))
@@ -374,23 +390,23 @@ def _announced(session: Session, limits: Any, upload: Upload, files: Sequence[Se
     return known
 
 
-def _sources(session: Session, upload: Upload, files: Iterable[SentFile]) -> dict[str, str]:
+def _sources(session: Session, upload: CheckpointUpload, files: Iterable[SentFile]) -> dict[str, str]:
     """Return where the store has the content of these files already: by digest, the path below the prefix."""
     wanted = {file.sha256: file.size for file in files if file.size}
     if not wanted:
         return {}
     latest = select(Trial.latest_checkpoint).where(Trial.id == upload.trial_id).scalar_subquery()
-    whole = and_(Upload.state == COMPLETED, Checkpoint.state == "COMPLETED")
+    whole = and_(CheckpointUpload.state == COMPLETED, Checkpoint.state == "COMPLETED")
     query = (
         select(StoredFile.sha256, StoredFile.size, StoredFile.checkpoint, StoredFile.path)
-        .join(Upload, Upload.checkpoint == StoredFile.checkpoint)
-        .outerjoin(Checkpoint, Checkpoint.uuid == Upload.checkpoint)
+        .join(CheckpointUpload, CheckpointUpload.checkpoint == StoredFile.checkpoint)
+        .outerjoin(Checkpoint, Checkpoint.uuid == CheckpointUpload.checkpoint)
         .where(
             StoredFile.sha256.in_(wanted),
             StoredFile.there,
-            or_(Upload.trial_id == upload.trial_id, Upload.checkpoint == latest),
-            or_(whole, Upload.state == SENDING),
-            Upload.storage == upload.storage,
+            or_(CheckpointUpload.trial_id == upload.trial_id, CheckpointUpload.checkpoint == latest),
+            or_(whole, CheckpointUpload.state == SENDING),
+            CheckpointUpload.storage == upload.storage,
         )
     )
     return {
@@ -398,7 +414,7 @@ def _sources(session: Session, upload: Upload, files: Iterable[SentFile]) -> dic
     }
 
 
-def _file(session: Session, upload: Upload, path: str) -> StoredFile:
+def _file(session: Session, upload: CheckpointUpload, path: str) -> StoredFile:
     row = session.get(StoredFile, (upload.checkpoint, path))
     if row is None:
         raise NotFound(f"Checkpoint {upload.checkpoint} has announced no file {path!r}.")
