@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from trainmaster.cli import experiment_edit, render
 from trainmaster.cli.config_file import ConfigFile, add_override_option
 from trainmaster.cli.following import follow_first_trial, print_logs
-from trainmaster.cli.session import UsageError, connect, say
+from trainmaster.cli.session import UsageError, connect, say, session
 from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, confirmed, positive, seconds
 from trainmaster.client.errors import APIError, ClientError
 from trainmaster.client.experiment import Experiment, Trial
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
+from trainmaster.client.views import Views
 
 # verb -> (its call, the message when it is done, help, aliases)
 STATE_VERBS: dict[str, tuple[Callable[[Master, int], None], str, str, tuple[str, ...]]] = {
@@ -95,6 +97,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("config", _config, "print its full configuration as YAML", "det experiment config 1")
     _add_id(p)
     p.add_argument("--json", action="store_true", help="print JSON")
+    p = verbs.add("git", _git, "show the commit that its code is of", "det experiment git 1 --diff | git apply")
+    _add_id(p)
+    p.add_argument("--diff", action="store_true", help="print only what was not committed, for `git apply`")
+    render.add_format_options(p)
     p = verbs.add("download", _download, "copy its best checkpoints", "det experiment download 1 --top-n 3 -o best")
     _add_id(p)
     p.add_argument("-o", "--output-dir", type=Path, default=Path("checkpoints"), help="default: %(default)s")
@@ -397,3 +403,28 @@ def _download(args: argparse.Namespace) -> None:
         raise ClientError(f"Experiment {args.experiment_id} has no checkpoint.")
     for checkpoint in checkpoints:
         copy_to(checkpoint, args.output_dir / checkpoint.uuid, quiet=args.quiet)
+
+
+def _git(args: argparse.Namespace) -> int:
+    state = Views(session(args)).git(args.experiment_id)
+    if state is None:
+        say(f"Experiment {args.experiment_id} names no commit: its code came from no git repository.")
+        return 1
+    if args.diff:
+        print(state.diff, end="")
+        if state.diff_cut:
+            say("The diff is not whole: only its first 256 KiB were kept.")
+        return 0
+    if args.json or args.yaml or args.csv:
+        render.show(args, list(asdict(state)), [list(asdict(state).values())], asdict(state))
+        return 0
+    changed = f"{state.changed_lines} lines" + (" at least" if state.diff_cut else "") if state.diff else "nothing"
+    rows = [
+        ["commit", state.commit],
+        ["by", f"{state.committer}, {state.committed}"],
+        ["branch", state.branch or "none (detached)"],
+        ["remote", state.remote or "none"],
+        ["changed since", changed + (f"; {state.untracked} files in no commit" if state.untracked else "")],
+    ]
+    print("\n".join(f"{name + ':':<15}{value}" for name, value in rows))
+    return 0

@@ -34,9 +34,11 @@ class ContextFile:
 
 @dataclass(frozen=True)
 class ContextFolder:
-    """The files to send. They are read while they are sent, a piece at a time, however large they are."""
+    """The files to send. They are read while they are sent, a piece at a time, however large they are. `root` is the
+    folder or file of the code among them."""
 
     found: tuple[ContextFile, ...] = ()
+    root: Path | None = None
 
     def __len__(self) -> int:
         return len(self.found)
@@ -84,7 +86,7 @@ def collect(
     for include in includes:
         files += _walk(include, include.resolve().name)
     _check(files, limit)
-    return ContextFolder(tuple(files))
+    return ContextFolder(tuple(files), root)
 
 
 def _check(files: Sequence[ContextFile], limit: Callable[[], int]) -> None:

@@ -14,6 +14,7 @@ from trainmaster.client.context import ContextFolder, collect
 from trainmaster.client.errors import FileFault
 from trainmaster.client.experiment import Experiment, Trial
 from trainmaster.client.experiment_table import ExperimentTable
+from trainmaster.client.git_state import git_state
 from trainmaster.client.queue_calls import QueueCalls
 from trainmaster.client.resource import PAGE, Json, word
 from trainmaster.client.session_calls import SessionCalls
@@ -101,7 +102,11 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         if files is None or isinstance(files, str | Path):
             root = None if files is None else Path(files)
             files = collect(root, [Path(path) for path in includes], lambda: int(self.info()["maxContextBytes"]))
-        sent = files.within(body) if isinstance(files, ContextFolder) else {**body, "modelDefinition": list(files)}
+        if isinstance(files, ContextFolder):
+            state = git_state(files.root) if files.root is not None else None
+            sent: Any = files.within({**body, **({} if state is None else {"git": state.to_json()})})
+        else:
+            sent = {**body, "modelDefinition": list(files)}
         # Not repeated: a second copy of an experiment is worse than an error.
         answer = self._http.request("POST", "/api/v1/experiments", body=sent, retry=False)
         if notice is not None:

@@ -429,8 +429,8 @@ class MissingThing:
 
 @dataclass(frozen=True)
 class ComparedSetting:
-    """A setting of `part` hyperparameters, environment or configuration. `values`: one for each thing, or a single
-    one that all have; None for what a thing does not have."""
+    """A setting of `part` hyperparameters, code, environment or configuration. `values`: one for each thing, or a
+    single one that all have; None for what a thing does not have."""
 
     part: str
     name: str
@@ -520,3 +520,27 @@ class StorageUsage:
     place: str
     free: int | None
     total: int | None
+
+
+@dataclass(frozen=True)
+class GitView:
+    """A commit and what was changed since. `branch` is empty for a detached head; `diff` is what `git apply` takes,
+    with masks for secrets, and `diff_cut` says that there was more; `changed_lines` of the diff; `untracked`: files
+    beside the code that are in no commit."""
+
+    commit: str
+    committer: str
+    committed: str
+    branch: str
+    remote: str
+    untracked: int
+    diff: str
+    diff_cut: bool
+    changed_lines: int
+
+
+@dataclass(frozen=True)
+class GitAnswer:
+    """`git` is None for an experiment whose code came from no repository."""
+
+    git: GitView | None

@@ -18,6 +18,8 @@ from trainmaster.client.view_records import (
     Curves,
     ExperimentBoard,
     ExperimentEvent,
+    GitAnswer,
+    GitView,
     HomeView,
     MachineView,
     RungRace,
@@ -106,6 +108,17 @@ class Views(Resource):
         """
         query = {"curves": True, "metric": metric, "group": group, "x": x, "points": points} if curves else {}
         return _read(ExperimentBoard, self._x1(f"experiments/{experiment_id}/board", **query))
+
+    def git(self, experiment_id: int) -> GitView | None:
+        """Get the commit that an experiment's code is of, and what was changed since.
+
+        Returns:
+            The commit with its diff; None for code that came from no repository.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+        """
+        return _read(GitAnswer, self._x1(f"experiments/{experiment_id}/git")).git
 
     def curves(
         self,

@@ -30,6 +30,8 @@ WANTED = (
     "CheckpointTable",
     "Machine",
     "UsageAnswer",
+    "StorageUsage",
+    "GitAnswer",
     "LogWindow",
 )
 HEAD = """/**

@@ -57,8 +57,8 @@ class MissingThing(Shape):
 
 
 class ComparedSetting(Shape):
-    """A setting of `part` hyperparameters, environment or configuration. `values`: one for each thing, or a single one
-    that all have; null for what a thing does not have."""
+    """A setting of `part` hyperparameters, code, environment or configuration. `values`: one for each thing, or a
+    single one that all have; null for what a thing does not have."""
 
     part: str
     name: str

@@ -11,6 +11,8 @@ from trainmaster.master.api.schemas.views import (
     Curves,
     ExperimentBoard,
     ExperimentHead,
+    GitAnswer,
+    GitView,
     MetricName,
     RungView,
     StoryAnswer,
@@ -93,6 +95,13 @@ def story(
     wanted = EventsRequest(limit, after, before, newest, trial, subject)
     rows, more = master.experiment_story.page(experiment_id, wanted)
     return StoryAnswer(events=[event(row) for row in rows], more=more)
+
+
+@router.get("/experiments/{experiment_id}/git")
+def git(experiment_id: int, master: UsesMaster, caller: UserCaller) -> GitAnswer:
+    """Return the commit that the experiment's code is of, and what was changed since."""
+    state = master.git_states.get(experiment_id)
+    return GitAnswer(git=None if state is None else GitView(**state.to_json(), changed_lines=state.changed_lines))
 
 
 def event(row: Story) -> StoryEvent:

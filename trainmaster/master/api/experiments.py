@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from trainmaster.config.experiment import parse_experiment
+from trainmaster.config.git_state import GitState
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import masked
 from trainmaster.config.source import Document, check_size
@@ -19,7 +20,7 @@ from trainmaster.master.http.messages import Body, Shape
 from trainmaster.master.http.parameters import Descending, ExperimentStates, TrialStates, sort_key
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.experiments import experiments, trials
 from trainmaster.master.services.experiments.creation import ExperimentRequest, refusal
 from trainmaster.master.services.files.context_archive import ContextFile
@@ -38,6 +39,19 @@ class File(Body):
     gid: int = 0
 
 
+class GitBody(Body):
+    """The commit that the code is of, and what was changed since: `trainmaster.config.git_state`."""
+
+    commit: str
+    committer: str = ""
+    committed: str = ""
+    branch: str = ""
+    remote: str = ""
+    untracked: int = Field(0, ge=0, le=2**31 - 1)
+    diff: str = ""
+    diff_cut: bool = False
+
+
 class CreateRequest(Body):
     model_definition: list[File] = []  # noqa: RUF012
     config: str = ""
@@ -47,6 +61,12 @@ class CreateRequest(Body):
     project_id: int = 0
     template: str | None = None
     unmanaged: bool | None = None
+    git: GitBody | None = None  # ours
+    # What some of Determined's clients say instead.
+    git_remote: str | None = None
+    git_commit: str | None = None
+    git_committer: str | None = None
+    git_commit_date: str | None = None
     config_source: str | None = None  # ours: the file's name, for messages
 
 
@@ -83,7 +103,24 @@ def request_of(body: CreateRequest) -> ExperimentRequest:
         template=body.template or "",
         validate_only=body.validate_only,
         source=body.config_source or "experiment.yaml",
+        git=_git_of(body),
     )
+
+
+def _git_of(body: CreateRequest) -> GitState | None:
+    try:
+        if body.git is not None:
+            return GitState.of(**body.git.model_dump())
+        if body.git_commit:
+            return GitState.of(
+                commit=body.git_commit,
+                committer=body.git_committer or "",
+                committed=body.git_commit_date or "",
+                remote=body.git_remote or "",
+            )
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+    return None
 
 
 @router.post("/experiments")

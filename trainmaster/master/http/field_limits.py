@@ -24,6 +24,7 @@ ELSEWHERE: Mapping[str, str] = {
     "model_definition": "limits.context: services/files/context_archive.py",
     "context_directory": "limits.context: services/files/context_archive.py",
     "files": "limits.context: services/files/context_archive.py",
+    "diff": "cut: config/git_state.py",
     "log": "cut: services/logs/log_store.py",
     "logs": "lines, each of which is checked; limits.request_values",
     "records": "services/ingest/records.py, services/ingest/logs.py",

@@ -150,6 +150,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {V1}/experiments/{{experiment_id}}/checkpoints": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/experiments/{{experiment_id}}/validation-history": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/experiments/{{experiment_id}}/searcher/best_searcher_validation_metric": P.VIEW_EXPERIMENT_METADATA,
+    f"GET {X1}/experiments/{{experiment_id}}/git": P.VIEW_EXPERIMENT_ARTIFACTS,
     f"GET {V1}/experiments/{{experiment_id}}/model_def": P.VIEW_EXPERIMENT_ARTIFACTS,
     "GET /experiments/{experiment_id}/preview_gc": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/trials/metrics/trial_metrics": P.VIEW_EXPERIMENT_METADATA,

@@ -36,6 +36,7 @@ from trainmaster.master.services.experiments.runs import Runs
 from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.experiments.unmanaged import UnmanagedTrainings
 from trainmaster.master.services.files.archives import ContextArchives
+from trainmaster.master.services.files.git_states import GitStates
 from trainmaster.master.services.files.model_files import ContextFiles
 from trainmaster.master.services.files.uploads import Uploads
 from trainmaster.master.services.files.user_files import UserFiles
@@ -128,6 +129,7 @@ class Master(MasterContext):
         self.experiments = Experiments(self)
         self.feasibility = Feasibility(self)
         self.files = UserFiles(self)
+        self.git_states = GitStates(self)
         self.groups = Groups(self)
         self.harness_reports = HarnessReports(self)
         self.home_pages = HomePages(self)

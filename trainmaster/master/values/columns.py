@@ -11,6 +11,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from trainmaster.config.git_state import GitState
 from trainmaster.master.values.configs import StoredConfig, StoredTask
 from trainmaster.master.values.exits import ExitRecords
 from trainmaster.master.values.observed import ObservedJob
@@ -72,5 +73,6 @@ _KINDS: tuple[type[Any], ...] = (
     ShownEvents,
     TriggerCondition,
     StoredValidation,
+    GitState,
 )
 COLUMNS: dict[Any, TypeEngine[Any]] = {kind: ValueColumn(kind) for kind in _KINDS}

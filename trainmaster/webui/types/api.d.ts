@@ -225,6 +225,22 @@ export interface ExperimentTable {
     states: { [name: string]: number };
 }
 
+export interface GitAnswer {
+    git: GitView | null;
+}
+
+export interface GitView {
+    commit: string;
+    committer: string;
+    committed: string;
+    branch: string;
+    remote: string;
+    untracked: number;
+    diff: string;
+    diffCut: boolean;
+    changedLines: number;
+}
+
 export interface HomeAnswer {
     at: number;
     needs: (HomeExperiment)[];
@@ -399,6 +415,22 @@ export interface RungView {
     values: (number | null)[];
     cut: number | null;
     stopped: number;
+}
+
+export interface StorageShare {
+    id: number;
+    name: string;
+    owner: string;
+    workspace: string;
+    checkpoints: number;
+    size: number;
+}
+
+export interface StorageUsage {
+    shares: (StorageShare)[];
+    place: string;
+    free: number | null;
+    total: number | null;
 }
 
 export interface StoryAnswer {

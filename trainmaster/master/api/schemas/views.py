@@ -326,3 +326,25 @@ class HomeAnswer(Shape):
     pools: list[HomePool]
     total: int
     others: int
+
+
+class GitView(Shape):
+    """A commit and what was changed since. `branch` is empty for a detached head; `diff` is what `git apply` takes,
+    with masks for secrets, and `diff_cut` says that there was more; `changed_lines` of the diff; `untracked`: files
+    beside the code that are in no commit."""
+
+    commit: str
+    committer: str
+    committed: str
+    branch: str
+    remote: str
+    untracked: int
+    diff: str
+    diff_cut: bool
+    changed_lines: int
+
+
+class GitAnswer(Shape):
+    """`git` is null for an experiment whose code came from no repository."""
+
+    git: GitView | None

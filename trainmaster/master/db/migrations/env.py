@@ -4,6 +4,7 @@ from alembic import context
 
 from trainmaster.master.db import (  # noqa: F401 - their tables are to be known
     compacted,
+    experiment_code,
     model_registry,
     organisation,
     searches,

@@ -14,6 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment, parse_unfinished, without_effect
+from trainmaster.config.git_state import GitState
 from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
@@ -32,7 +33,7 @@ from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.experiments import warm_start
 from trainmaster.master.services.experiments.search_limits import refuse_excess
-from trainmaster.master.services.files import archives
+from trainmaster.master.services.files import archives, git_states
 from trainmaster.master.services.files.context_archive import ContextFile, pack
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment_in
@@ -57,6 +58,7 @@ class ExperimentRequest:
     template: str = ""
     validate_only: bool = False
     source: str = "experiment.yaml"
+    git: GitState | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,9 @@ class ExperimentCreation(BoundService):
                 archives.put(session, row.id, archive)
             else:
                 archives.inherit(session, row.id, source)
+                git_states.inherit(session, row.id, source)
+            if request.git is not None and source is None:
+                git_states.put(session, row.id, request.git)
             with locked_experiment_in(session, self._settings, row.id) as orchestrator:
                 try:
                     orchestrator.begin()

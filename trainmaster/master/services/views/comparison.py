@@ -5,6 +5,7 @@ An experiment is shown by its best trial. A handful of statements, whatever is c
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 from sqlalchemy import Double, cast, func, select
 from sqlalchemy.orm import Session
 
+from trainmaster.config.git_state import GitState
 from trainmaster.config.secrets import masked
 from trainmaster.config.user_options import section_named
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial, User
@@ -24,6 +26,7 @@ from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import experiments
+from trainmaster.master.services.files import git_states
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.views import curves
@@ -79,7 +82,7 @@ class Setting:
     """A hyperparameter or a setting; `values` has one for each compared thing, or a single one that all have. What a
     thing does not have is None."""
 
-    part: str  # hyperparameters, environment, configuration
+    part: str  # hyperparameters, code, environment, configuration
     name: str
     values: Sequence[Any]
 
@@ -128,6 +131,7 @@ class Comparisons(BoundService):
             ids = [one.trial.id for one in shown if one.trial is not None]
             jobs = job_uses(session, Trial.id.in_(ids)) if ids else {}
             phases = _phases(session, shown, wanted.kind)
+            code = git_states.of_experiments(session, {one.experiment.id for one in shown})
         ends = [course[-1][0] for course in courses.values() if course]
         budget = min(ends) if len(ends) > 1 else None
         drawn = {key: course for key, course in courses.items() if course}
@@ -135,7 +139,7 @@ class Comparisons(BoundService):
         if drawn:
             x, y, last = curves.on_grid(list(drawn.values()), wanted.points)
             grid = CurveGrid(named, wanted.x_name or BATCHES, x, list(drawn), y, last, True, 0)
-        settings, left_out = _settings(shown, wanted.kind)
+        settings, left_out = _settings(shown, wanted.kind, code)
         return Comparison(
             things=[_compared(one, wanted.kind, courses, smaller, budget, costs, jobs, phases) for one in shown],
             missing=[
@@ -287,10 +291,10 @@ def _metrics(shown: Sequence[_Row]) -> list[tuple[str, str]]:
     return sorted(by_name)[:MOST_METRICS]
 
 
-def _settings(shown: Sequence[_Row], kind: str) -> tuple[list[Setting], int]:
+def _settings(shown: Sequence[_Row], kind: str, code: Mapping[int, GitState]) -> tuple[list[Setting], int]:
     """Hyperparameters of the trials, and settings of their experiments; and how many there are beyond MOST_ROWS. Those
     that differ come first, so that no difference is left out while there is room."""
-    parts = [_parts(one, kind) for one in shown]
+    parts = [{**_parts(one, kind), **_code(code.get(one.experiment.id))} for one in shown]
     names = list(dict.fromkeys(chain.from_iterable(parts)))
     settings = []
     for part, name in names:
@@ -315,6 +319,16 @@ def _parts(one: _Row, kind: str) -> dict[tuple[str, str], Any]:
     for name, value in flattened(shown).items():
         parts["environment" if _of_environment(name.partition(".")[0]) else "configuration", name] = value
     return parts
+
+
+def _code(state: GitState | None) -> dict[tuple[str, str], Any]:
+    """Return what is known of the code's origin."""
+    if state is None:
+        return {}
+    digest = hashlib.sha256(state.diff.encode()).hexdigest()[:8]
+    changed = f"{state.changed_lines} lines ({digest})" if state.diff else "none"
+    known = {"commit": state.commit, "branch": state.branch, "remote": state.remote, "uncommitted": changed}
+    return {("code", name): value for name, value in known.items()}
 
 
 def _ranges(space: Mapping[str, Any]) -> dict[str, Any]:

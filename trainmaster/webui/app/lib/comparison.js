@@ -15,6 +15,7 @@ export const PARTS = /** @type {const} */ ([
     ["values", "Values"],
     ["cost", "Cost"],
     ["hyperparameters", "Hyperparameters"],
+    ["code", "Code"],
     ["configuration", "Configuration"],
     ["environment", "Environment"],
 ]);

@@ -13,9 +13,10 @@ import { Difference, SourceText } from "../ui/source_text.js";
 import { component, tags } from "../ui/tags.js";
 
 /** @import { ExperimentView } from "./experiment.js" */
+/** @import { GitAnswer } from "../../types/api.d.ts" */
 /** @import { ModelFile } from "../api/model_files.js" */
 
-const { a, button, div, li, p, span, ul } = tags;
+const { a, button, code, div, li, p, span, ul } = tags;
 
 const MAX_SHOWN_SIZE = 1_000_000; // bytes
 const MAX_FILES = 2000;
@@ -28,6 +29,11 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
     if (all.length === 0) {
         return div({ class: "empty" }, p(null, "This experiment was created without files."));
     }
+    return div(null, Commit({ id }), Files({ view, all }));
+});
+
+const Files = component((/** @type {{ view: ExperimentView, all: ModelFile[] }} */ { view, all }) => {
+    const { id, parent } = view.board.experiment;
     const chosen = all.find(file => file.path === location.value.query.get("file")) ?? likelyTraining(all);
     const versus = parent !== null && location.value.query.get("as") === "parent";
     return div(
@@ -112,6 +118,45 @@ const FileView = component(
         return SourceText({ text, label: file.path });
     },
 );
+
+/** The commit that the files are of, and what was changed since. */
+const Commit = component((/** @type {{ id: number }} */ { id }) => {
+    const { data } = useLoad(String(id), () => /** @type {Promise<GitAnswer>} */ (get(`api/x1/experiments/${id}/git`)));
+    const git = data?.git;
+    if (!git) return null;
+    const open = location.value.query.get("diff") !== null;
+    return div(
+        { class: "git-state" },
+        p(
+            null,
+            "Commit ",
+            code({ title: git.commit }, git.commit.slice(0, 12)),
+            git.branch ? [" on ", code(null, visible(git.branch, 200))] : " (no branch)",
+            git.remote ? [" of ", code(null, visible(git.remote, 200))] : null,
+            git.committer ? `, by ${visible(git.committer, 100)}, ${git.committed.slice(0, 10)}` : null,
+            git.untracked ? `; ${plural(git.untracked, "file")} in no commit` : null,
+            ". ",
+            git.diff
+                ? button(
+                      {
+                          type: "button",
+                          class: "switch",
+                          "aria-pressed": open,
+                          onClick: () => setQuery({ diff: open ? null : "1" }),
+                      },
+                      `Uncommitted changes: ${plural(git.changedLines, "line")}`,
+                  )
+                : "Nothing was changed since.",
+        ),
+        open && git.diff
+            ? div(
+                  null,
+                  SourceText({ text: git.diff, label: "Uncommitted changes" }),
+                  git.diffCut ? p({ class: "muted" }, "There was more: only the first 256 KiB are kept.") : null,
+              )
+            : null,
+    );
+});
 
 /** The file that most likely is the training. @param {ModelFile[]} files */
 function likelyTraining(files) {
