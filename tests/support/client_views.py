@@ -15,7 +15,7 @@ PATH = Path(view_records.__file__)
 # The answers of the calls; what they refer to comes along.
 WANTED = (
     *("HomeAnswer", "ExperimentBoard", "Curves", "StoryEvent", "RungRace", "CheckpointTable", "TrialBoard"),
-    *("TrialCurves", "Machine", "Comparison", "UsageAnswer", "StorageUsage", "GitAnswer"),
+    *("TrialCurves", "Machine", "Comparison", "UsageAnswer", "StorageUsage", "GitAnswer", "VersionOrigin"),
 )
 # Names that another module of the client has for something else, or that say nothing outside of the page.
 RENAMED = {

@@ -38,6 +38,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("--glob", action="append", default=[], help="which files; none: read the list of files again")
     p.add_argument("--yes", action="store_true", help="do not ask")
 
+    p = verbs.add("pin", _pin, "keep checkpoints, whatever a policy says", "det checkpoint pin UUID")
+    p.add_argument("checkpoints_uuids", metavar="UUID,UUID", help="the checkpoints")
+    p = verbs.add("unpin", _unpin, "let pinned checkpoints go again", "det checkpoint unpin UUID")
+    p.add_argument("checkpoints_uuids", metavar="UUID,UUID", help="the checkpoints")
     p = verbs.add("usage", _usage, "show who keeps how much", "det checkpoint usage --by owner")
     p.add_argument("--by", choices=("experiment", "owner", "workspace"), default="experiment", help="what to add up")
     p.add_argument("--limit", type=int, default=100, help="how many, the largest first (default: 100)")
@@ -80,6 +84,16 @@ def _remove(args: argparse.Namespace) -> int:
     what = "Removal of files from" if args.glob else "Reading the files of"
     print(f"{what} {', '.join(uuids)} is in progress")
     return 0
+
+
+def _pin(args: argparse.Namespace) -> None:
+    Experiments(session(args)).pin_checkpoints(args.checkpoints_uuids.split(","))
+    print(f"Pinned {args.checkpoints_uuids}")
+
+
+def _unpin(args: argparse.Namespace) -> None:
+    Experiments(session(args)).pin_checkpoints(args.checkpoints_uuids.split(","), False)
+    print(f"Unpinned {args.checkpoints_uuids}")
 
 
 def _usage(args: argparse.Namespace) -> None:

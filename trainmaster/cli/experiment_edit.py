@@ -12,6 +12,7 @@ from trainmaster.cli.config_file import add_override_option
 from trainmaster.cli.following import follow_first_trial
 from trainmaster.cli.session import UsageError, session
 from trainmaster.cli.verbs import Verbs, add_days, confirmed, natural, positive
+from trainmaster.client.code_archive import unpack
 from trainmaster.client.errors import ClientError
 from trainmaster.client.experiments import Experiments
 from trainmaster.client.master import Master
@@ -143,25 +144,12 @@ def _download_code(args: argparse.Namespace) -> None:
     try:
         target.mkdir(parents=True)
         if archive:
-            _unpack(archive, target)
+            unpack(archive, target)
     except FileExistsError:
         raise ClientError(f"{target} already exists; name another folder with --output-dir.") from None
     except OSError as error:
         raise ClientError(f"{target} cannot be written: {error.strerror}.") from None
     print(target)
-
-
-def _unpack(archive: bytes, target: Path) -> None:
-    """Files and folders only, and none outside of `target`. Raises OSError and ClientError."""
-    import io
-    import tarfile
-
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        for member in tar:
-            path = Path(member.name)
-            if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-                raise ClientError(f"The experiment's files contain {member.name!r}, which is not unpacked.")
-            tar.extract(member, target, set_attrs=False)
 
 
 def _delete_tensorboard(args: argparse.Namespace) -> None:

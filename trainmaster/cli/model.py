@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from trainmaster.cli import render
+from trainmaster.cli import model_version, render
 from trainmaster.cli.session import session
 from trainmaster.cli.verbs import Verbs, add_order, order, positive
 from trainmaster.client.model_registry import ModelRegistry
@@ -42,6 +42,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     _add_name(p)
     p.add_argument("uuid", help="the checkpoint")
     render.add_format_options(p)
+    model_version.add_to(verbs)
     p = verbs.add("delete-version", _delete_version, "delete a version", "det model delete-version cats 2")
     _add_name(p)
     p.add_argument("number", type=positive, metavar="VERSION", help="its number")

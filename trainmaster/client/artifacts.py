@@ -13,6 +13,7 @@ from trainmaster.client.errors import ClientError
 if TYPE_CHECKING:
     from trainmaster.client.experiment import Trial
     from trainmaster.client.master import Master
+    from trainmaster.client.view_records import VersionOrigin
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,10 @@ class Checkpoint(models.Checkpoint):
         self.master.edits.set_checkpoint_metadata(self.uuid, {k: v for k, v in left.items() if v is not None})
         return self.reload()
 
+    def pin(self, pinned: bool = True) -> None:
+        """Keep its files whatever a policy or a request says, or no longer. As `Experiments.pin_checkpoints`."""
+        self.master.edits.pin_checkpoints([self.uuid], pinned)
+
     def delete(self) -> None:
         """Delete its files. The master continues after the call has returned. As `Experiments.delete_checkpoints`."""
         self.master.edits.delete_checkpoints([self.uuid])
@@ -123,19 +128,21 @@ class Model(models.Model):
         """
         return [_version(self.master, raw) for raw in self.master.registry.versions(str(self.id))]
 
-    def version(self, number: int | None = None) -> ModelVersion:
+    def version(self, number: int | str | None = None) -> ModelVersion:
         """Get one version.
 
         Args:
-            number: Number of the version; None for the newest.
+            number: Number or alias of the version; None for the newest.
 
         Returns:
             The version.
 
         Raises:
-            ClientError: The model has no version.
+            ClientError: The model has no version, or no such alias.
             NoSuchThing: There is no version of this number.
         """
+        if isinstance(number, str):
+            number = self.master.registry.number(str(self.id), number)
         if number is not None:
             return _version(self.master, self.master.registry.version(str(self.id), number))
         versions = self.versions()
@@ -198,6 +205,36 @@ class ModelVersion(models.ModelVersion):
             NotAllowed: The caller may not change it.
         """
         return _version(self.master, self.master.registry.edit_version(self.model_name, self.version, **fields))
+
+    def aliases(self) -> list[str]:
+        """List the names that lead to this version. As `ModelRegistry.aliases`."""
+        known = self.master.registry.aliases(self.model_name)
+        return [alias for alias, number in known.items() if number == self.version]
+
+    def lineage(self) -> VersionOrigin:
+        """Get where it comes from. As `Views.lineage`."""
+        return self.master.views.lineage(self.model_name, self.version)
+
+    def export(self, target: str | Path, way: Way = Way.AUTO) -> Path:
+        """Copy its files, code, configuration and origin to a new folder with a README, whole or not at all. The folder
+        needs no master.
+
+        Args:
+            target: A folder that does not exist.
+            way: Restricts where the checkpoint's files are read from.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ClientError: The target exists, or something cannot be read or written.
+        """
+        from trainmaster.client.model_export import ExportSources, export
+
+        checkpoint = self.checkpoint()
+        sources = ExportSources(lambda folder: checkpoint.download(folder, way), self.master.edits.files)
+        export(Path(target), self, self.aliases(), self.lineage(), checkpoint.resources, sources)
+        return Path(target)
 
     def delete(self) -> None:
         """Delete this version; the checkpoint stays. As `ModelRegistry.delete_version`."""

@@ -125,6 +125,19 @@ class Experiments(Resource):
         """
         self._delete(f"experiments/{experiment_id}/tensorboard-files")
 
+    def pin_checkpoints(self, uuids: Sequence[str], pinned: bool = True) -> None:
+        """Keep checkpoints whatever a policy or a request says, or no longer.
+
+        Args:
+            pinned: False lets them go again.
+
+        Raises:
+            NoSuchThing: There is no such checkpoint.
+            NotAllowed: The caller may not change one of them.
+        """
+        body = {"checkpointUuids": list(uuids), "pinned": pinned}
+        self._http.request("POST", "/api/x1/checkpoints/pins", body=body)
+
     def preview_gc(self, experiment_id: int, best: int, trial_best: int, trial_latest: int) -> Json:
         """Show which checkpoints another retention policy would delete.
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainmaster.client.errors import ClientError
 from trainmaster.client.resource import Json, Resource, given, word
 
 if TYPE_CHECKING:
     from trainmaster.client import wire
+
+
+LATEST = "latest"  # as a version: the newest one
 
 
 class ModelRegistry(Resource):
@@ -187,6 +191,67 @@ class ModelRegistry(Resource):
             NotAllowed: The caller may not delete it.
         """
         self._delete(f"models/{word(name)}/versions/{number}")
+
+    def aliases(self, name: str) -> dict[str, int]:
+        """List the names of a model's versions.
+
+        Returns:
+            Alias -> number of the version.
+
+        Raises:
+            NoSuchThing: There is no such model.
+        """
+        return dict(self._http.request("GET", f"/api/x1/models/{word(name)}/aliases")["aliases"])
+
+    def set_alias(self, name: str, alias: str, number: int) -> None:
+        """Let an alias lead to a version, wherever it led before.
+
+        Args:
+            alias: Its name, such as production.
+
+        Raises:
+            NoSuchThing: There is no such model or version.
+            NotAllowed: The caller may not change the model.
+        """
+        self._http.request("PUT", f"/api/x1/models/{word(name)}/aliases/{word(alias)}", body={"version": number})
+
+    def remove_alias(self, name: str, alias: str) -> None:
+        """Remove an alias; its version stays.
+
+        Args:
+            alias: Its name.
+
+        Raises:
+            NoSuchThing: There is no such model or alias.
+            NotAllowed: The caller may not change the model.
+        """
+        self._http.request("DELETE", f"/api/x1/models/{word(name)}/aliases/{word(alias)}")
+
+    def number(self, name: str, version: str) -> int:
+        """Find the number of a version by what people call it.
+
+        Args:
+            version: A number, an alias, or latest for the newest one.
+
+        Returns:
+            The number.
+
+        Raises:
+            NoSuchThing: There is no such model.
+            ClientError: It has no such version.
+        """
+        if version.isdecimal():
+            return int(version)
+        if version == LATEST:
+            newest = self._get(f"models/{word(name)}/versions", orderBy="ORDER_BY_DESC", limit=1)["modelVersions"]
+            if not newest:
+                raise ClientError(f"The model {name!r} has no version yet.")
+            return int(newest[0]["version"])
+        aliases = self.aliases(name)
+        if version not in aliases:
+            known = ", ".join(aliases) or "none"
+            raise ClientError(f"The model {name!r} has no alias {version!r}; it has: {known}.")
+        return aliases[version]
 
     # -- templates ------------------------------------------------------------------------------------------------
 

@@ -544,3 +544,41 @@ class GitAnswer:
     """`git` is None for an experiment whose code came from no repository."""
 
     git: GitView | None
+
+
+@dataclass(frozen=True)
+class TrainingOrigin:
+    """The experiment and the trial that wrote the checkpoint. `config` has masks for secrets; `images`: by kind of
+    slot; `data`: folders of the cluster that the jobs saw, and what they copied; `jobs`: of the trial,
+    `cluster:number`; `created`: seconds since 1970."""
+
+    experiment: int
+    experiment_name: str
+    owner: str
+    created: float
+    trial: int
+    hparams: Mapping[str, Any]
+    seed: int
+    parent: int | None
+    metric_name: str
+    smaller_is_better: bool
+    config: Mapping[str, Any]
+    git: GitView | None
+    images: Mapping[str, str]
+    data: tuple[str, ...]
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class VersionOrigin:
+    """`metric`: the searcher's, at the checkpoint's `steps`; `saved`: seconds since 1970; `training` is None where
+    there is none that the caller may see."""
+
+    checkpoint: str
+    steps: int
+    saved: float
+    size: int
+    metric: float | str | None
+    validation: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    training: TrainingOrigin | None

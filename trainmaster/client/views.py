@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
-from trainmaster.client.resource import Json, Resource
+from trainmaster.client.resource import Json, Resource, word
 from trainmaster.client.view_records import (
     Attempt,
     CheckpointTable,
@@ -27,6 +27,7 @@ from trainmaster.client.view_records import (
     TrialBoard,
     TrialCurves,
     UsageView,
+    VersionOrigin,
 )
 
 T = TypeVar("T")
@@ -119,6 +120,21 @@ class Views(Resource):
             NoSuchThing: There is no such experiment.
         """
         return _read(GitAnswer, self._x1(f"experiments/{experiment_id}/git")).git
+
+    def lineage(self, model: str, number: int) -> VersionOrigin:
+        """Get where a version of a model comes from.
+
+        Args:
+            model: Name or number of the model.
+            number: Number of the version.
+
+        Returns:
+            Its checkpoint, and the training that wrote it: code, configuration, data and image.
+
+        Raises:
+            NoSuchThing: There is no such model or version.
+        """
+        return _read(VersionOrigin, self._x1(f"models/{word(model)}/versions/{number}/lineage"))
 
     def curves(
         self,

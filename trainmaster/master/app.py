@@ -35,6 +35,7 @@ from trainmaster.master.api import (
     machine_view,
     master,
     model_registry,
+    model_versions,
     pages,
     passwords,
     policies,
@@ -117,7 +118,20 @@ PARTS = (
         workspaces,
         projects,
     ),
-    *(model_registry, templates, webhooks, policies, updates, live, pages, uploads, storage_usage, sessions, proxy),
+    *(
+        model_registry,
+        model_versions,
+        templates,
+        webhooks,
+        policies,
+        updates,
+        live,
+        pages,
+        uploads,
+        storage_usage,
+        sessions,
+        proxy,
+    ),
 )
 
 

@@ -138,7 +138,7 @@ def test_keys_of_metadata(user: Api) -> None:
 # What people choose in addresses; the rest are numbers, UUIDs, and names that the master or the site chooses.
 CHOSEN = {
     "label", "template_name", "model_name", "username", "pool_name", "name", "key", "external_experiment_id",
-    "external_trial_id",
+    "external_trial_id", "alias",
 }  # fmt: skip
 MADE_HERE = {
     "agent_id", "allocation_id", "checkpoint_uuid", "command_id", "experiment_id", "group_id", "mark", "notebook_id",

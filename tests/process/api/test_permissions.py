@@ -59,6 +59,7 @@ def things(rbac_admin: Api) -> dict[str, Any]:
         "checkpoint_uuid": str(uuid.UUID(int=0)),
         "model_name": model,
         "version": 1,
+        "alias": "x",
         "template_name": template,
         "group_id": group,
         "name": "default",

@@ -62,6 +62,11 @@ class RemoveFiles(Body):
     checkpoint_globs: list[str] = []  # noqa: RUF012
 
 
+class PinCheckpoints(Body):
+    checkpoint_uuids: list[str]
+    pinned: bool
+
+
 class PostMetadata(Body):
     checkpoint: Json
 
@@ -100,6 +105,13 @@ def delete(body: DeleteCheckpoints, master: UsesMaster, caller: UserCaller) -> J
 def remove_files(body: RemoveFiles, master: UsesMaster, caller: UserCaller) -> Json:
     """Remove files that match; without patterns the lists of files are read again."""
     master.checkpoints.remove(caller, body.checkpoint_uuids, body.checkpoint_globs)
+    return {}
+
+
+@router.post("/api/x1/checkpoints/pins")
+def pin(body: PinCheckpoints, master: UsesMaster, caller: UserCaller) -> Json:
+    """Keep checkpoints whatever a policy or a request says, or no longer."""
+    master.checkpoints.pin(caller, body.checkpoint_uuids, body.pinned)
     return {}
 
 

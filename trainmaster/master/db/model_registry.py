@@ -56,6 +56,15 @@ class ModelVersion(Base):
     )
 
 
+class ModelAlias(Base):
+    """A name that leads to a version of a model, as `production` does."""
+
+    __tablename__ = "model_aliases"
+    model_id: Mapped[int] = mapped_column(ForeignKey("models.id", ondelete="CASCADE"), primary_key=True)
+    alias: Mapped[str] = mapped_column(primary_key=True)
+    version_id: Mapped[int] = mapped_column(ForeignKey("model_versions.id", ondelete="CASCADE"), index=True)
+
+
 class Template(Base):
     """A part of a configuration, used where an experiment's own file sets no value."""
 

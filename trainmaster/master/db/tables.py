@@ -426,6 +426,7 @@ class Checkpoint(Base):
     storage_id: Mapped[int | None]  # its number in `declared_storage`, by which clients distinguish them
     metric: Mapped[float | None]  # the searcher's metric at these steps
     validation: Mapped[Json | None]  # validation metrics at these steps
+    pinned: Mapped[bool] = mapped_column(default=False, server_default=text("false"))  # nothing removes it
 
 
 class Story(Base):

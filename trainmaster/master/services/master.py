@@ -52,7 +52,9 @@ from trainmaster.master.services.metrics.metric_reports import MetricReports
 from trainmaster.master.services.metrics.profiler import ProfilerSeries
 from trainmaster.master.services.metrics.series import MetricSeries
 from trainmaster.master.services.metrics.series_columns import SeriesColumns
+from trainmaster.master.services.model_registry.aliases import ModelAliases
 from trainmaster.master.services.model_registry.checkpoint_uses import CheckpointUses
+from trainmaster.master.services.model_registry.lineage import Lineages
 from trainmaster.master.services.model_registry.registered_models import RegisteredModels
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
 from trainmaster.master.services.orchestration.propagation import Propagation
@@ -142,6 +144,7 @@ class Master(MasterContext):
         self.job_services = JobServices(self)
         self.job_specs = JobSpecs(self)
         self.leases = Leases(self)
+        self.lineages = Lineages(self)
         self.locations = Locations(self)
         self.log_blocks = LogBlocks(self)
         self.log_store = LogStore(self)
@@ -149,6 +152,7 @@ class Master(MasterContext):
         self.log_windows = LogWindows(self)
         self.metric_lists = MetricLists(self)
         self.metric_reports = MetricReports(self)
+        self.model_aliases = ModelAliases(self)
         self.node_failure_list = NodeFailureList(self)
         self.observations = Observations(self)
         self.pool_bindings = PoolBindings(self)

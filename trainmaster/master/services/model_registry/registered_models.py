@@ -126,7 +126,7 @@ class RegisteredModels(BoundService):
     def get(self, key: str) -> ModelView:
         """Find a model by name, or by id where `key` is a number. Raises NotFound."""
         with self._store.transaction() as session:
-            return _view(session, _find(session, key))
+            return _view(session, find(session, key))
 
     def create(
         self, caller: Caller, patch: ModelPatch, workspace_id: int | None = None, workspace_name: str | None = None
@@ -214,7 +214,7 @@ class RegisteredModels(BoundService):
         column = VERSION_SORTS[sort_by]
         order = [column.desc(), ModelVersion.id.desc()] if descending else [column, ModelVersion.id]
         with self._store.transaction() as session:
-            model = _view(session, _find(session, key))
+            model = _view(session, find(session, key))
             query = select(ModelVersion).where(ModelVersion.model_id == model.row.id)
             window = cut(offset, limit, model.num_versions)
             rows = list(session.scalars(query.order_by(*order).offset(window.start).limit(window.size)))
@@ -222,17 +222,15 @@ class RegisteredModels(BoundService):
 
     def get_version(self, key: str, number: int) -> VersionView:
         with self._store.transaction() as session:
-            model = _view(session, _find(session, key))
-            return _version_view(session, model, _find_version(session, model.row, number))
+            model = _view(session, find(session, key))
+            return _version_view(session, model, find_version(session, model.row, number))
 
     def register(self, caller: Caller, key: str, checkpoint: str, patch: ModelPatch) -> VersionView:
-        """Register a checkpoint as the next version. Colleagues' jobs load the newest: where those run as accounts of
-        their own, and no roles control who edits models, only the model's owner and administrators may do this.
+        """Register a checkpoint as the next version.
 
         Raises Invalid, NotFound, Conflict, Forbidden."""
         with self._store.transaction() as session:
-            model = _changeable(session, caller, key, owner=caller.grants is None and self._clusters.run_as_users)
-            _refuse_archived(model)
+            model = registering(session, caller, key, self._clusters.run_as_users)
             row = _registrable(session, caller, checkpoint)
             last = session.scalar(select(func.max(ModelVersion.version)).where(ModelVersion.model_id == model.id)) or 0
             version = ModelVersion(
@@ -255,7 +253,7 @@ class RegisteredModels(BoundService):
         with self._store.transaction() as session:
             model = _changeable(session, caller, key, owner=False)
             _refuse_archived(model)
-            row = _find_version(session, model, number)
+            row = find_version(session, model, number)
             caller.require_owner(f"Version {number} of the model {model.name!r}", row.user_id, model.user_id)
             if patch.name is not None:
                 row.name = patch.name
@@ -275,7 +273,7 @@ class RegisteredModels(BoundService):
         """Delete a version. Its checkpoint stays, but is no longer protected from removal."""
         with self._store.transaction() as session:
             model = _changeable(session, caller, key, owner=False)
-            row = _find_version(session, model, number)
+            row = find_version(session, model, number)
             caller.require_owner(f"Version {number} of the model {model.name!r}", row.user_id, model.user_id)
             if caller.user_id not in (row.user_id, model.user_id):
                 caller.require(Permission.DELETE_OTHER_USER_MODEL_VERSION, model.workspace_id)
@@ -283,10 +281,8 @@ class RegisteredModels(BoundService):
             model.updated_at = now()
 
 
-# -- inside -------------------------------------------------------------------------------------------------------
-
-
-def _find(session: Session, key: str, *, lock: bool = False) -> Model:
+def find(session: Session, key: str, *, lock: bool = False) -> Model:
+    """Find a model by name, or by id where `key` is a number. Raises NotFound."""
     query = select(Model).where(Model.id == int(key) if key.isdecimal() and len(key) < 10 else Model.name == key)
     row = session.scalar(query.with_for_update() if lock else query)
     if row is None:
@@ -294,7 +290,8 @@ def _find(session: Session, key: str, *, lock: bool = False) -> Model:
     return row
 
 
-def _find_version(session: Session, model: Model, number: int) -> ModelVersion:
+def find_version(session: Session, model: Model, number: int) -> ModelVersion:
+    """Find a version by its number. Raises NotFound."""
     query = select(ModelVersion).where(ModelVersion.model_id == model.id, ModelVersion.version == number)
     row = session.scalar(query)
     if row is None:
@@ -302,9 +299,21 @@ def _find_version(session: Session, model: Model, number: int) -> ModelVersion:
     return row
 
 
+def registering(session: Session, caller: Caller, key: str, run_as_users: bool) -> Model:
+    """Load a model that the caller may register versions of, under its row lock. Colleagues' jobs load what is
+    registered: where those run as accounts of their own, and no roles control who edits models, only the model's owner
+    and administrators may do this. Raises NotFound, Forbidden, Conflict."""
+    model = _changeable(session, caller, key, owner=caller.grants is None and run_as_users)
+    _refuse_archived(model)
+    return model
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
 def _changeable(session: Session, caller: Caller, key: str, *, owner: bool = True) -> Model:
     """Load a model under its row lock; with `owner` only for its owner."""
-    row = _find(session, key, lock=True)
+    row = find(session, key, lock=True)
     if owner:
         caller.require_owner(f"The model {row.name!r}", row.user_id)
     return row

@@ -48,6 +48,15 @@ class Checkpoints(BoundService):
             (row,) = _mine(session, caller, [key])
             row.ckpt_metadata = dict(metadata)
 
+    def pin(self, caller: Caller, keys: Sequence[str], pinned: bool) -> None:
+        """Keep checkpoints whatever a policy or a request says, or no longer. Raises NotFound, Forbidden, Invalid,
+        Conflict."""
+        with self._store.transaction() as session:
+            for row in _mine(session, caller, keys):
+                if pinned and row.state not in ("COMPLETED", "PARTIALLY_DELETED"):
+                    raise Conflict(f"Checkpoint {row.uuid} is {row.state}: only one that has its files can be pinned.")
+                row.pinned = pinned
+
     def remove(self, caller: Caller, keys: Sequence[str], globs: Sequence[str] = (EVERYTHING,)) -> None:
         """Request the removal of the files of checkpoints that match `globs`.
 
@@ -72,8 +81,8 @@ class Checkpoints(BoundService):
                     raise Invalid(str(error)) from None
             if globs and (kept := needed(session, [row.uuid for row in rows])):
                 raise Conflict(
-                    f"Checkpoint {min(kept)} is still needed: by a trial that has not ended, or as a version of a "
-                    "model."
+                    f"Checkpoint {min(kept)} is still needed: by a trial or a fork that has not ended, as a version of "
+                    "a model, or because it is pinned."
                 )
             ask(session, [row.uuid for row in rows], globs)
 
@@ -141,10 +150,14 @@ def ask(session: Session, keys: Iterable[uuid.UUID], globs: Sequence[str]) -> No
 
 
 def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
-    """Return the checkpoints that a live trial would continue from, or that are versions of models."""
+    """Return the checkpoints that a live trial would continue from, those that the trials of a live experiment begin
+    with, versions of models, and those that are pinned."""
     latest = select(Trial.latest_checkpoint).where(Trial.latest_checkpoint.in_(keys), Trial.end_time.is_(None))
-    uuids = {key for key in session.scalars(latest) if key is not None}
-    return uuids | set(session.scalars(select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))))
+    begun = select(Experiment.warm_start).where(Experiment.warm_start.in_(keys), Experiment.end_time.is_(None))
+    registered = select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))
+    pinned = select(Checkpoint.uuid).where(Checkpoint.uuid.in_(keys), Checkpoint.pinned)
+    found = (key for query in (latest, begun, registered, pinned) for key in session.scalars(query))
+    return {key for key in found if key is not None}
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

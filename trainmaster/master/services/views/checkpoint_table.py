@@ -14,7 +14,7 @@ from trainmaster.master.services.views.experiment_table import cell
 from trainmaster.master.values.storage import StorageRef
 
 MOST = 20_000  # rows
-COLUMNS = ("uuid", "trial", "steps", "metric", "size", "files", "state", "reported", "storage")
+COLUMNS = ("uuid", "trial", "steps", "metric", "size", "files", "state", "reported", "storage", "pinned")
 _LEAVES = ("bucket", "host_path", "container_path", "container")  # of a storage: what says best where it is
 
 
@@ -37,6 +37,7 @@ class CheckpointTable(BoundService):
             c.state,
             cast(func.extract("epoch", c.report_time), Double),
             c.storage,
+            c.pinned,
         )
         with self._store.transaction() as session:
             known = (
@@ -48,7 +49,7 @@ class CheckpointTable(BoundService):
             rows = session.execute(
                 select(*columns).where(owner).order_by(c.report_time.desc(), c.uuid).limit(MOST)
             ).all()
-        return [[str(row[0]), row[1], row[2], cell(row[3]), *row[4:8], _place(row[8])] for row in rows]
+        return [[str(row[0]), row[1], row[2], cell(row[3]), *row[4:8], _place(row[8]), row[9]] for row in rows]
 
 
 def _place(storage: StorageRef | None) -> str:

@@ -1,0 +1,84 @@
+"""Where a version of a model comes from: its checkpoint, trial, experiment, code, configuration, data and image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from trainmaster.config.git_state import GitState
+from trainmaster.config.secrets import masked
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, User
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.context import BoundService
+from trainmaster.master.services.files import git_states
+from trainmaster.master.services.model_registry import registered_models
+
+
+@dataclass(frozen=True)
+class Training:
+    """The experiment and the trial that wrote a checkpoint. `config` has masks for secrets; `images`: by kind of slot;
+    `data`: folders of the cluster that the jobs saw, and what they copied. `jobs`: of the trial, `cluster:number`."""
+
+    experiment: Experiment
+    trial: Trial
+    owner: str
+    config: Mapping[str, Any]
+    git: GitState | None
+    images: Mapping[str, str]
+    data: list[str]
+    jobs: list[str]
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """`training` is None where there is none that the caller may see."""
+
+    checkpoint: Checkpoint
+    training: Training | None
+
+
+class Lineages(BoundService):
+    """The origins of models' versions."""
+
+    def read(self, caller: Caller, key: str, number: int) -> Lineage:
+        """Return the origin of a version. Raises NotFound."""
+        with self._store.transaction() as session:
+            version = registered_models.find_version(session, registered_models.find(session, key), number)
+            checkpoint = session.get_one(Checkpoint, version.checkpoint)
+            trial = session.get(Trial, checkpoint.trial_id) if checkpoint.trial_id is not None else None
+            experiment = session.get(Experiment, trial.experiment_id) if trial is not None else None
+            if trial is None or experiment is None:
+                return Lineage(checkpoint, None)
+            if not caller.sees(session.get_one(Project, experiment.project_id).workspace_id):
+                return Lineage(checkpoint, None)
+            config = masked(experiment.config.to_json())
+            ran = (Allocation.trial_id == trial.id, Allocation.native_id.is_not(None))
+            jobs = select(Allocation.cluster, Allocation.native_id).where(*ran).order_by(Allocation.attempt)
+            training = Training(
+                experiment,
+                trial,
+                session.get_one(User, experiment.owner_id).username,
+                config,
+                git_states.of_experiments(session, [experiment.id]).get(experiment.id),
+                _images(config),
+                _data(config),
+                [f"{cluster}:{job}" if cluster else str(job) for cluster, job in session.execute(jobs)],
+            )
+            return Lineage(checkpoint, training)
+
+
+def _images(config: Mapping[str, Any]) -> dict[str, str]:
+    given = (config.get("environment") or {}).get("image") or {}
+    return {"cpu": given} if isinstance(given, str) else {key: str(value) for key, value in given.items() if value}
+
+
+def _data(config: Mapping[str, Any]) -> list[str]:
+    mounts = config.get("bind_mounts") or ()
+    copied = config.get("data")
+    return [
+        *(str(mount.get("host_path")) for mount in mounts),
+        *(str(one.get("source")) for one in (copied if isinstance(copied, list) else ()) if isinstance(one, Mapping)),
+    ]
