@@ -68,6 +68,7 @@ GROUPS = {
     "process/frameworks/test_tutorials.py": "published",
     # Each file starts its stores, with a master for each, once.
     "process/storage/test_access.py": "stores",
+    "process/storage/test_audit.py": "stores",
     "process/storage/test_checkpoints.py": "checkpoints in stores",
     "process/storage/test_conformance.py": "stores",
     "process/storage/test_faults.py": "faults of stores",

@@ -84,7 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser(
         "doctor",
         help="look for what is wrong, and say how to mend it",
-        description="Probe the configuration, the database, the clusters, images and shared folders. Changes nothing.",
+        description="Probe the configuration, the database, the clusters, images and shared folders. Changes nothing "
+        "but what you agree to.",
         epilog="Example: trainmaster doctor --config master.yaml",
     )
     _add_place(p)
@@ -95,6 +96,11 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME",
         help="also check the folders of jobs as this account (default: some that users are linked to)",
+    )
+    p.add_argument(
+        "--storage",
+        action="store_true",
+        help="instead: find checkpoints without files, and files without a checkpoint, and offer to mend both",
     )
     p.set_defaults(run=_doctor, parser=p)
     return parser
@@ -159,7 +165,19 @@ def _doctor(args: argparse.Namespace) -> int:
     config = _config(args)
     if config is None:
         return 1
+    if args.storage:
+        from trainmaster.master.storage_check import examine_storage
+
+        return examine_storage(config, _data(args, config.data), _agreed)
     return doctor.examine(config, _data(args, config.data), args.image, args.account)
+
+
+def _agreed(question: str) -> bool:
+    """Ask at the terminal; without one, nothing is agreed to."""
+    if not sys.stdin.isatty():
+        print(f"       -> {question} Run this at a terminal to be asked.")
+        return False
+    return input(f"       {question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _config(args: argparse.Namespace) -> MasterConfig | None:
