@@ -22,7 +22,7 @@ const MAX_SHOWN_SIZE = 1_000_000; // bytes
 const MAX_FILES = 2000;
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
-    const { id, parent } = view.board.experiment;
+    const { id } = view.board.experiment;
     const { data: all, error } = useLoad(String(id), () => modelFiles(id));
     if (error) return PartError({ error });
     if (!all) return LoadingBar({});

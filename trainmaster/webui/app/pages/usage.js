@@ -114,6 +114,7 @@ const UsageTables = component((/** @type {{ usage: UsageAnswer }} */ { usage }) 
                 : null,
         ),
         section({ class: "wide" }, usage.slotSeconds > 0 ? DaysChart({ usage }) : null),
+        section({ class: "wide" }, Storage({})),
         section(
             { class: "wide fixed-table" },
             h2(null, "Nodes that lost jobs in the last seven days"),
@@ -126,6 +127,9 @@ const UsageTables = component((/** @type {{ usage: UsageAnswer }} */ { usage }) 
 const DaysChart = component((/** @type {{ usage: UsageAnswer }} */ { usage }) => {
     return useModule("days", () => import("./usage_days.js"))?.UsageChart({ usage }) ?? null;
 });
+
+/** What checkpoints take, which is loaded behind the tables. */
+const Storage = component(() => useModule("storage", () => import("./usage_storage.js"))?.StorageSection({}) ?? null);
 
 /** @param {string} key @returns {(name: string) => string} */
 function filterOf(key) {

@@ -1,9 +1,9 @@
 /** Checkpoints of an experiment or a trial: how good they are, how large, and where they lie. */
 import { useMemo } from "../../vendor/preact/hooks.js";
-import { get } from "../api/http.js";
+import { get, send } from "../api/http.js";
 import { bytes, count, number, plural, visible } from "../lib/format.js";
 import { RelativeTime, Value } from "../ui/cells.js";
-import { Menu } from "../ui/overlay.js";
+import { act, Menu } from "../ui/overlay.js";
 import { href, location, setQuery } from "../ui/router.js";
 import { LoadingBar } from "../ui/shell.js";
 import { Table, useRows } from "../ui/table.js";
@@ -12,9 +12,12 @@ import { PartError, useLoad } from "./query.js";
 import { tableExportItems } from "./table_export.js";
 
 /** @import { CheckpointTable } from "../../types/api.d.ts" */
+/** @import { Content } from "../../types/tags.d.ts" */
 /** @typedef {{ readonly [name: string]: any }} Row */
 
 const { a, button, code, div, p, pre, span } = tags;
+
+const PINNABLE = ["COMPLETED", "PARTIALLY_DELETED"];
 
 /**
  * @typedef {object} CheckpointListProperties
@@ -23,12 +26,16 @@ const { a, button, code, div, p, pre, span } = tags;
  * @property {number} size bytes
  * @property {string} metric
  * @property {string} command of `det`
+ * @property {boolean} changeable whether the user may pin them
+ * @property {Content} [tools] more buttons above them
  */
 export const CheckpointList = component(
-    (/** @type {CheckpointListProperties} */ { of, number: total, size, metric, command }) => {
+    (
+        /** @type {CheckpointListProperties} */ { of, number: total, size, metric, command, changeable, tools = null },
+    ) => {
         const name = `checkpoints-${of.replace("/", "-")}`;
         const removed = location.value.query.get("removed") === "yes";
-        const { data: all, error } = useLoad(`${of} ${total}`, () => loadRows(`api/x1/${of}/checkpoints`));
+        const { data: all, error, refetch } = useLoad(`${of} ${total}`, () => loadRows(`api/x1/${of}/checkpoints`));
         const shown = useMemo(() => (all ?? []).filter(row => removed || row["state"] !== "DELETED"), [all, removed]);
         const rows = useRows(shown, String(removed));
         if (error) return PartError({ error });
@@ -106,6 +113,28 @@ export const CheckpointList = component(
                 cell: (/** @type {Row} */ row) =>
                     span({ title: visible(row["storage"]) }, visible(row["storage"], 200)),
             },
+            {
+                key: "pinned",
+                title: "Pinned",
+                width: 90,
+                unsorted: true,
+                cell: (/** @type {Row} */ row) =>
+                    changeable && (row["pinned"] || PINNABLE.includes(row["state"]))
+                        ? button(
+                              {
+                                  type: "button",
+                                  class: "switch",
+                                  "aria-pressed": row["pinned"],
+                                  "aria-label": `Pin checkpoint ${row["uuid"]}`,
+                                  title: "A pinned checkpoint is never removed",
+                                  onClick: () => pin(row).then(refetch),
+                              },
+                              row["pinned"] ? "pinned" : "pin",
+                          )
+                        : row["pinned"]
+                          ? "pinned"
+                          : "",
+            },
         ];
         const names = columns.map(column => column.key);
         const cells = () => shown.map(row => names.map(name => row[name]));
@@ -124,6 +153,7 @@ export const CheckpointList = component(
                     `deleted ${number(all.filter(row => row["state"] === "DELETED").length)}`,
                 ),
                 span({ class: "gap" }),
+                tools,
                 Menu({
                     label: "Export checkpoints",
                     text: "Export",
@@ -140,6 +170,12 @@ export const CheckpointList = component(
         );
     },
 );
+
+/** @param {Row} row */
+function pin(row) {
+    const body = { checkpointUuids: [row["uuid"]], pinned: !row["pinned"] };
+    return act(send("POST", "api/x1/checkpoints/pins", body), row["pinned"] ? "Unpinned." : "Pinned.");
+}
 
 /** @param {string} address @returns {Promise<Row[]>} */
 async function loadRows(address) {
