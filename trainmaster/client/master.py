@@ -14,7 +14,6 @@ from trainmaster.client.context import ContextFolder, collect
 from trainmaster.client.errors import FileFault
 from trainmaster.client.experiment import Experiment, Trial
 from trainmaster.client.experiment_table import ExperimentTable
-from trainmaster.client.git_state import git_state
 from trainmaster.client.queue_calls import QueueCalls
 from trainmaster.client.resource import PAGE, Json, word
 from trainmaster.client.session_calls import SessionCalls
@@ -103,6 +102,8 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
             root = None if files is None else Path(files)
             files = collect(root, [Path(path) for path in includes], lambda: int(self.info()["maxContextBytes"]))
         if isinstance(files, ContextFolder):
+            from trainmaster.client.git_state import git_state  # reading needs none of what it imports
+
             state = git_state(files.root) if files.root is not None else None
             sent: Any = files.within({**body, **({} if state is None else {"git": state.to_json()})})
         else:

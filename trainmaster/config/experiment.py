@@ -14,6 +14,7 @@ from trainmaster.config.environment import BindMount, Environment, LogPolicy, Re
 from trainmaster.config.hyperparameters import Hyperparameters, without_count
 from trainmaster.config.merge import merge
 from trainmaster.config.messages import Complaint, ConfigError, in_words
+from trainmaster.config.node_data import Data
 from trainmaster.config.overrides import override
 from trainmaster.config.searcher import IGNORED as SEARCHER_IGNORED
 from trainmaster.config.searcher import Length, Searcher, takes_grid
@@ -140,7 +141,7 @@ class ExperimentConfig(WithUserOptions):
     entrypoint: Annotated[Any, BeforeValidator(entrypoint_of)] = None
     """Text for `sh -c`, or a list of arguments."""
     debug: bool = False
-    data: dict[str, Any] = Field(default_factory=dict)
+    data: Data = Field(default_factory=dict)
     hyperparameters: Hyperparameters = Field(default_factory=dict)
     searcher: Searcher | None = None
     resources: Resources = Resources()

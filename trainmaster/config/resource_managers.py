@@ -15,6 +15,7 @@ from trainmaster import plugins
 from trainmaster.config.messages import in_words
 from trainmaster.config.shapes import (
     AbsolutePath,
+    Bytes,
     Line,
     Name,
     Natural,
@@ -81,6 +82,10 @@ class DispatcherOptions(Section):
     """The name of a container runtime."""
     job_storage_root: AbsolutePath | None = None
     """The folder of the job folders; None: one below the master's data folder."""
+    node_data: AbsolutePath | None = None
+    """A folder on every node's own disk, where all accounts may make folders: for copies of experiments' `data`."""
+    node_data_limit: Bytes | None = None
+    """How much the copies of one account may take on a node."""
     master_host: Line | None = None
     """How jobs reach the master, where it is not how everybody does."""
     master_port: Port | None = None

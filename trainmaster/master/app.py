@@ -36,6 +36,7 @@ from trainmaster.master.api import (
     master,
     model_registry,
     model_versions,
+    node_data,
     pages,
     passwords,
     policies,
@@ -121,6 +122,7 @@ PARTS = (
     *(
         model_registry,
         model_versions,
+        node_data,
         templates,
         webhooks,
         policies,

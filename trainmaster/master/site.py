@@ -175,6 +175,8 @@ def make_cluster(config: MasterConfig, manager: DispatcherOptions, root: Path, p
         job_root=root,
         master_url=url_of(config, manager),
         container_runtime=manager.container_run_type,
+        node_data=manager.node_data or "",
+        node_data_limit=manager.node_data_limit,
         derived=_derived(config),
         pool_prefix=manager.pool_prefix,
         default_compute=manager.default_compute_resource_pool,

@@ -6,6 +6,7 @@ RuntimeFault            the job cannot go on; carries the status to leave with
 |   |-- HeldElsewhere   another job has this allocation, or it has ended: leave without a trace (0)
 |   |-- NotAdmitted     the session token was refused (77)
 |   `-- NoLease         no lease, or no files of the user, for the whole lease patience (75)
+|-- NoData              the data that is to be on the node cannot be had there (69)
 |-- BadContext          the user's files cannot be unpacked safely (70)
 |-- NoRendezvous        the other nodes did not come (75)
 |-- PortTaken           another account listens on a port that this job reserved (75)
@@ -47,6 +48,10 @@ class NotAdmitted(NotLeased):
 
 class NoLease(NotLeased):
     status = 75
+
+
+class NoData(RuntimeFault):
+    status = 69
 
 
 class BadContext(RuntimeFault):

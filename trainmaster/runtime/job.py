@@ -40,6 +40,8 @@ class JobDescription(Record):
     term_grace: float = 5.0  # between a SIGTERM from the scheduler and the one the user's process gets
     kill_grace: float = 10.0  # between SIGTERM and SIGKILL for the user's processes
     orphaned_after: float = 0.0  # of a master that gives no sign, until the job ends; 0: it never does
+    node_data: str = ""  # the folder of the node for copies of data; empty: there is none
+    node_data_limit: Optional[int] = None  # bytes of all copies of an account
     environment: Mapping[str, str] = {}
 
     @property
@@ -118,6 +120,8 @@ def read_job(folder: str) -> JobDescription:
         term_grace=take.number("term_grace", JobDescription.term_grace),
         kill_grace=take.number("kill_grace", JobDescription.kill_grace),
         orphaned_after=take.number("orphaned_after", JobDescription.orphaned_after),
+        node_data=take.text("node_data", ""),
+        node_data_limit=int(take.number("node_data_limit")) if raw.get("node_data_limit") is not None else None,
         environment=take.texts("environment"),
     )
 

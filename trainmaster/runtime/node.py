@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import List, Optional
+from typing import TYPE_CHECKING, List, Optional
 
 from trainmaster.runtime.context import bring_context
 from trainmaster.runtime.devices import DeviceCheck, check_slots
@@ -23,6 +23,9 @@ from trainmaster.runtime.rendezvous import PORTS, gather_nodes
 from trainmaster.runtime.reporting import Reporting
 from trainmaster.runtime.signals import Signals
 from trainmaster.runtime.supervise import ProcessEnd, Supervisor
+
+if TYPE_CHECKING:
+    from trainmaster.runtime.node_data import NodeData
 
 
 class NodeRun:
@@ -48,6 +51,7 @@ class NodeRun:
         self._run_dir = run_dir
         self._started = started
         self._gone = False
+        self._data: Optional[NodeData] = None
         self._ports = ReservedPorts(PORTS + max(1, len(facts.slot_ids)))
         self._reporting = Reporting(
             job,
@@ -73,6 +77,8 @@ class NodeRun:
         except OSError as error:  # its disk is full, most likely
             outcome = ProcessEnd(RuntimeFault.status, message="this node cannot do the work: %s" % error)
         self._signals.as_events()
+        if self._data is not None:
+            self._data.end()
         self._watch.stop()
         self._reporting.log(outcome.message, "INFO" if outcome.exit_code == 0 else "ERROR")
         self._end(outcome)
@@ -92,6 +98,8 @@ class NodeRun:
         os.makedirs(workdir, exist_ok=True)  # it is there already where something is mounted in it
         bring_context(self._master, job, work, workdir)
         self._work = work = work.replaced(files=None)  # they are needed no more
+        if self._job.node_data or isinstance(work.config.get("data"), (list, tuple)):
+            self._bring_data(package)
         warning = devices.result()
         if warning is not None:
             self._reporting.log(warning, "WARNING")
@@ -103,7 +111,7 @@ class NodeRun:
             address=address,
             slots=len(facts.slot_ids),
             ports=self._ports.numbers,
-            patience=job.rendezvous_patience,
+            patience=job.rendezvous_patience if self._data is None else self._data.patience,
             log=self._reporting.log,
         )
         check_slots(job, facts, rendezvous)
@@ -120,6 +128,8 @@ class NodeRun:
             interface=interface,
             inherited=os.environ,
         )
+        if self._data is not None:
+            environment["TRAINMASTER_DATA"] = self._data.links
         if facts.node_rank == 0 and (work.config.get("environment") or {}).get("proxy_ports"):
             self._announce(address)
         write_info(job, work, facts, rendezvous, run_dir=self._run_dir, environment=environment)
@@ -153,6 +163,24 @@ class NodeRun:
             self._reporting.log(sentence, "ERROR")
             outcome = outcome.replaced(evidence="%s. %s" % (outcome.evidence.rstrip("."), sentence.rstrip(".")))
         return outcome
+
+    def _bring_data(self, package: str) -> None:
+        """Copy data to the node's own disk. Raises NoData, AskedToLeave."""
+        from trainmaster.runtime.node_data import NodeData, wanted  # few jobs have any
+
+        if not wanted(self._work):
+            return
+        self._data = NodeData(
+            self._job,
+            self._work,
+            self._master,
+            self._run_dir,
+            package,
+            self._reporting.log,
+            lambda: self._preemption.reason,
+        )
+        if not self._data.bring():
+            raise AskedToLeave(self._preemption.reason or "master")
 
     def _with_fault(self, outcome: ProcessEnd) -> ProcessEnd:
         """Add the cause where the user's process failed on a node whose ports another account has taken."""

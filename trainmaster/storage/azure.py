@@ -114,9 +114,11 @@ class AzureStore:
             if status != "success":
                 raise StorageAway(f"{self._where(source)} was not copied ({status}).")
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
         with self._faults(prefix):
             for blob in self._client.list_blobs(name_starts_with=prefix):
+                if blob.name <= after:  # Azure continues by marks of its own only
+                    continue
                 yield StoredObject(blob.name, int(blob.size), blob.last_modified.timestamp())
 
     def delete(self, keys: Sequence[str]) -> None:

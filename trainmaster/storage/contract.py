@@ -109,8 +109,9 @@ class ObjectStore(Protocol):
     def copy(self, source: str, target: str, size: int) -> None:
         """Copy an object of `size` bytes inside the bucket. Raises NoObject."""
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield the objects whose keys begin with `prefix`, in the order of their keys."""
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
+        """Yield the objects whose keys begin with `prefix`, and come after the key `after`, in the order of their
+        keys."""
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects; those that are not there are no fault."""

@@ -93,9 +93,13 @@ class GcsStore:
             while token is not None:
                 token, _, _ = goal.rewrite(self._bucket.blob(source), token=token, **_patience())
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
         with self._faults(prefix):
-            for blob in self._client.list_blobs(self._bucket, prefix=prefix, **_patience()):
+            # `start_offset` is included.
+            found = self._client.list_blobs(self._bucket, prefix=prefix, start_offset=after or None, **_patience())
+            for blob in found:
+                if after and blob.name == after:
+                    continue
                 yield StoredObject(blob.name, int(blob.size), blob.updated.timestamp())
 
     def delete(self, keys: Sequence[str]) -> None:

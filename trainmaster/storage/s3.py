@@ -126,9 +126,10 @@ class S3Store:
                 marks.append(str(answer["CopyPartResult"]["ETag"]))
         self.finish_parts(target, upload, marks)
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
         with self._faults(prefix):
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+            begin = {"StartAfter": after} if after else {}
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix, **begin)
             for page in pages:
                 for entry in page.get("Contents", ()):
                     yield StoredObject(entry["Key"], int(entry["Size"]), entry["LastModified"].timestamp())

@@ -148,7 +148,7 @@ def there(guarded: MasterProcess, owner: Api, secrets: Secrets) -> Json:
         **{"allocation_id": job.allocation_id, "uuid": saved, "checkpoint_uuid": saved},
         **{"model_name": model, "template_name": template, "webhook_id": webhook, **tasks},
         **{"tensorboard_id": "x", "user_id": 1, "username": "admin", "workload_type": "EXPERIMENT", "name": "default"},
-        **{"pool_name": "default", "label": "x", "job": job},
+        **{"pool_name": "default", "label": "x", "job": job, "version": 1, "alias": "x"},
     }
 
 

@@ -251,7 +251,7 @@ UNIQUE = ("POST /api/v1/templates/{template_name}", "PUT /api/v1/templates/{temp
 # Of users, groups, tokens and the site, which everybody sees, and words that name nothing of a workspace.
 KNOWN = (
     *("user_id", "username", "group_id", "token_id", "webhook_id", "pool_name", "agent_id", "slot_id", "token", "name"),
-    *("workload_type", "resources_id", "label", "path", "rest", "version", "key"),
+    *("workload_type", "resources_id", "label", "path", "rest", "version", "key", "alias"),
 )
 
 

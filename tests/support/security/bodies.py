@@ -23,6 +23,8 @@ def _ids(key: str, name: str) -> Body:
 # would make or show is the caller's own.
 BODIES: dict[str, Body | None] = {
     "DELETE /api/v1/checkpoints": _ids("checkpointUuids", "uuid"),
+    "POST /api/x1/checkpoints/pins": lambda t: {"checkpointUuids": [t["uuid"]], "pinned": True},
+    "PUT /api/x1/models/{model_name}/aliases/{alias}": lambda t: {"version": 1},
     "POST /api/v1/checkpoints/rm": lambda t: {
         "checkpoints": {"checkpointUuids": [t["uuid"]]},
         "checkpointUuids": [t["uuid"]],

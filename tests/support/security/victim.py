@@ -79,7 +79,14 @@ def make(master: MasterProcess, chief: Api, owner: Person, workspace: int, proje
         {
             **{"workspace_id": workspace, "project_id": project["id"], "key": project["key"]},
             **{"experiment_id": experiment, "ended_id": ended, "trial_id": job.trial_id, "task_id": job.task_id},
-            **{"allocation_id": job.allocation_id, "uuid": saved, "checkpoint_uuid": saved, "version": 1, "path": ""},
+            **{
+                "allocation_id": job.allocation_id,
+                "uuid": saved,
+                "checkpoint_uuid": saved,
+                "version": 1,
+                "path": "",
+                "alias": "production",
+            },
             **{"model_name": model, "template_name": template, **tasks},
             **{"generic_id": made(api, "/generic-tasks", generic, "taskId")},
             **{"webhook_id": made(chief, "/webhooks", hook, "webhook", "id"), "group_id": group, "token_id": token},

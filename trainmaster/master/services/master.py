@@ -38,6 +38,7 @@ from trainmaster.master.services.experiments.unmanaged import UnmanagedTrainings
 from trainmaster.master.services.files.archives import ContextArchives
 from trainmaster.master.services.files.git_states import GitStates
 from trainmaster.master.services.files.model_files import ContextFiles
+from trainmaster.master.services.files.node_data import NodeDataFiles
 from trainmaster.master.services.files.uploads import Uploads
 from trainmaster.master.services.files.user_files import UserFiles
 from trainmaster.master.services.ingest.calls import ReportCalls
@@ -153,6 +154,7 @@ class Master(MasterContext):
         self.metric_lists = MetricLists(self)
         self.metric_reports = MetricReports(self)
         self.model_aliases = ModelAliases(self)
+        self.node_data_files = NodeDataFiles(self)
         self.node_failure_list = NodeFailureList(self)
         self.observations = Observations(self)
         self.pool_bindings = PoolBindings(self)

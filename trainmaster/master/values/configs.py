@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from trainmaster.config.environment import BindMount, Environment, Resources
 from trainmaster.config.experiment import ExperimentConfig, Integrations, Reproducibility, Retention, Webhooks
+from trainmaster.config.node_data import DataItem
 from trainmaster.config.shapes import Section
 from trainmaster.config.task import TaskConfig, TaskResources
 from trainmaster.config.user_options import UserOptions
@@ -156,6 +157,12 @@ class StoredConfig(JobConfig):
     def checkpoint_storage(self) -> StorageRef | None:
         stored = self._stored.get("checkpoint_storage")
         return StorageRef.from_json(stored) if stored else None
+
+    @cached_property
+    def data_items(self) -> tuple[DataItem, ...]:
+        """What is copied to nodes; Determined's own `data` is a mapping that only the training reads."""
+        stored = self._stored.get("data")
+        return tuple(DataItem.model_validate(item) for item in stored) if isinstance(stored, list) else ()
 
     @property
     def name(self) -> str | None:

@@ -110,6 +110,8 @@ def test_list_is_in_order_and_complete(store: ObjectStore) -> None:
     for key in keys:
         send(store.sign_put(key), b"x")
     assert [found.key for found in store.list("l/")] == keys
+    assert [found.key for found in store.list("l/", keys[0])] == keys[1:]
+    assert [found.key for found in store.list("l/", f"{keys[0]}!")] == [key for key in keys if key > f"{keys[0]}!"]
     store.delete(keys)
     assert list(store.list("l/")) == []
 

@@ -76,6 +76,8 @@ class Cluster:
     job_root: Path
     master_url: str = ""  # the master's address for this cluster's jobs; empty: the common one
     container_runtime: str = "none"
+    node_data: str = ""  # the folder of its nodes for copies of data; empty: there is none
+    node_data_limit: int | None = None  # bytes of all copies of an account on a node
     derived: Sequence[DerivedPool] = ()
     pool_prefix: str = ""
     default_compute: str | None = None

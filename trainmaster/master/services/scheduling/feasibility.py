@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from trainmaster.config.node_data import STORE
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.access.accounts import account_on
 from trainmaster.master.services.clusters.clusters import ServedPool
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.scheduling.job_spec import JobSpecs
-from trainmaster.master.values.configs import JobConfig
+from trainmaster.master.services.scheduling.job_spec import JobSpecs, data_items
+from trainmaster.master.values.configs import JobConfig, StoredConfig
 
 EXCEEDED = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
 # Words that clients of Determined search for in a refusal.
@@ -41,7 +42,10 @@ class Feasibility(BoundService):
         )
         with self._store.transaction() as session:
             sample.run_as = account_on(session, served.cluster, owner_id, workspace_id)
-        complaints = served.cluster.dispatcher.check(self._job_specs.build(served, sample, config))
+        complaints = [
+            *served.cluster.dispatcher.check(self._job_specs.build(served, sample, config)),
+            *_of_data(served, config),
+        ]
         if complaints:
             known = f"{_ONE_NODE if one_node else _TOGETHER}: " if too_many else ""
             raise Invalid(known + " ".join(complaints))
@@ -51,6 +55,24 @@ class Feasibility(BoundService):
         slots, pool = config.slots, config.resources.resource_pool
         exceeded = slots and slots > self._clusters.resolve(pool, slots).pool.slots_total
         return [EXCEEDED] if exceeded else []
+
+
+def _of_data(served: ServedPool, config: JobConfig) -> list[str]:
+    """Why the data of a job cannot be copied to its nodes."""
+    items = data_items(config)
+    complaints = []
+    if items and not served.cluster.node_data:
+        complaints.append(
+            f"data: the nodes of {served.cluster.name} have no folder for copies: ask the administrator to set "
+            "node_data for it, or leave `data` out and read from the shared file system."
+        )
+    storage = config.checkpoint_storage if isinstance(config, StoredConfig) else None
+    stored = [item.source for item in items if item.source.startswith(STORE)]
+    if stored and (storage is None or not storage.in_store):
+        complaints.append(
+            f"data: {stored[0]} lies in the experiment's object store, and its checkpoint_storage is none."
+        )
+    return complaints
 
 
 def shortage(served: ServedPool, slots: int) -> str:

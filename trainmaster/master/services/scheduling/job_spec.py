@@ -7,12 +7,13 @@ import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 from trainmaster.config.environment import Environment
+from trainmaster.config.node_data import STORE, DataItem
 from trainmaster.config.secrets import for_job
 from trainmaster.config.storage import without_credentials
 from trainmaster.dispatchers.base import (
@@ -85,6 +86,8 @@ class JobSpecs(BoundService):
             "lease_patience": self._settings.lease_patience,
             "environment": dict(site.environment),
         }
+        if items := data_items(config):
+            job |= {"node_data": served.cluster.node_data, "node_data_limit": served.cluster.node_data_limit}
         secret = self._identities.session_token(allocation.id, allocation.token)
         return JobSpec(
             token=allocation.token,
@@ -97,7 +100,7 @@ class JobSpecs(BoundService):
             container=ContainerSpec(
                 runtime=served.cluster.container_runtime,
                 image=image_for(config, devices_of(allocation.slots, served.pool.slot_type.value)),
-                binds=tuple(_binds(config)),
+                binds=(*_binds(config), *_data_binds(items, served.cluster.node_data)),
                 shm_size=resources.shm_size or site.shm_size,
                 network_mode=site.network_mode,
                 force_pull=environment.force_pull_image,
@@ -225,6 +228,18 @@ def devices_of(slots: int, slot_type: str) -> str:
     """Return the kind of devices by which a job's image and variables are chosen; `slot_type` is the pool's. A job
     without slots has none of its accelerators."""
     return slot_type if slots else "cpu"
+
+
+def data_items(config: JobConfig) -> list[DataItem]:
+    """Return what is to be copied to the job's nodes."""
+    return list(config.data_items) if isinstance(config, StoredConfig) else []
+
+
+def _data_binds(items: Sequence[DataItem], folder: str) -> list[BindMount]:
+    """Under the same paths inside and outside: what is copied, and where the copies are."""
+    sources = dict.fromkeys(item.source for item in items if not item.source.startswith(STORE))
+    copies = [BindMount(folder, folder)] if items and folder else []
+    return [*(BindMount(source, source, True) for source in sources), *copies]
 
 
 def _binds(config: JobConfig) -> list[BindMount]:
