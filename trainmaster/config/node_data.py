@@ -38,7 +38,7 @@ class DataItem(Section):
     @model_validator(mode="after")
     def _named(self) -> Self:
         name = self.name or _name_of(self.source, self.unpack)
-        if why := no_segment(name):
+        if why := no_segment(name) or ("" if name else "it is empty"):
             raise wrong(f"{name!r} cannot be the name of a copy: {why}; choose one with `name`", "name")
         object.__setattr__(self, "name", name)
         return self

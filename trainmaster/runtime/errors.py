@@ -6,7 +6,7 @@ RuntimeFault            the job cannot go on; carries the status to leave with
 |   |-- HeldElsewhere   another job has this allocation, or it has ended: leave without a trace (0)
 |   |-- NotAdmitted     the session token was refused (77)
 |   `-- NoLease         no lease, or no files of the user, for the whole lease patience (75)
-|-- NoData              the data that is to be on the node cannot be had there (69)
+|-- NoData              the data that is to be on the node cannot be had there (70)
 |-- BadContext          the user's files cannot be unpacked safely (70)
 |-- NoRendezvous        the other nodes did not come (75)
 |-- PortTaken           another account listens on a port that this job reserved (75)
@@ -51,7 +51,7 @@ class NoLease(NotLeased):
 
 
 class NoData(RuntimeFault):
-    status = 69
+    status = 70
 
 
 class BadContext(RuntimeFault):

@@ -144,6 +144,7 @@ class NodeRun:
             self._signals.events,
             [secret for secret in (self._token, work.owner_token) if secret],
             "training" if work.trial is not None else "program",
+            self._data.pids if self._data is not None else (),
         )
         # The administrators' first, then the user's own, as Determined names it.
         hooks = _scripts(os.path.join(job.folder, "hooks"))

@@ -95,6 +95,11 @@ class NodeData:
                 self._log(said["log"])
         return False
 
+    @property
+    def pids(self) -> List[int]:
+        """The process that holds the data."""
+        return [] if self._process is None else [self._process.pid]
+
     def end(self) -> None:
         """Let go of the data: other jobs may remove it now."""
         process, self._process = self._process, None

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from trainmaster.runtime.prctl import die_with_parent
 
@@ -130,8 +130,9 @@ def descendants(of: Optional[int] = None) -> List[int]:
     return pids
 
 
-def end_descendants(grace: float) -> List[int]:
-    """End everything below this process: SIGTERM, after `grace` seconds SIGKILL. Returns the pids that were there.
+def end_descendants(grace: float, spared: Collection[int] = ()) -> List[int]:
+    """End everything below this process, but for the children `spared`: SIGTERM, after `grace` seconds SIGKILL. Returns
+    the pids that were there.
 
     To be called when the user's process has ended. Reaps what became ours.
     """
@@ -141,7 +142,7 @@ def end_descendants(grace: float) -> List[int]:
     deadline = time.monotonic() + grace
     final = deadline + 10.0  # a process in uninterruptible sleep may not go at all
     while True:
-        alive = descendants()
+        alive = [pid for pid in descendants() if pid not in spared]
         now = time.monotonic()
         for pid in alive:
             if pid not in ended or now > deadline:

@@ -52,8 +52,11 @@ class Supervisor:
         events: queue.SimpleQueue[Event],
         secrets: Sequence[str],
         what: str = "training",
+        spared: Sequence[int] = (),
     ) -> None:
-        """`secrets` are removed from the log. `what`: the word for the entrypoint in sentences for the user."""
+        """`secrets` are removed from the log. `what`: the word for the entrypoint in sentences for the user. `spared`:
+        children of this process that serve the entrypoint, and do not end with it."""
+        self._spared = spared
         self._job = job
         self._end_time = end_time
         self._preemption = preemption
@@ -91,7 +94,7 @@ class Supervisor:
                 os.close(end)
         threading.Thread(target=self._wait, args=(child,), name="wait-for-child", daemon=True).start()
         returncode = self._watch(child)
-        left = end_descendants(self._grace_of_descendants(returncode))
+        left = end_descendants(self._grace_of_descendants(returncode), self._spared)
         if left:
             self._reporting.log("processes that %s left behind were ended: %d" % (self._what, len(left)))
         deadline = time.monotonic() + _PIPE_GRACE

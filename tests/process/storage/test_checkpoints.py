@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.process.storage.conftest import Stored
-from tests.support.master import ended_as, log_text, only_trial, wait_for
+from tests.process.storage.conftest import Stored, store_of
+from tests.support.master import ended_as, log_text, only_trial, serving, wait_ended, wait_for
+from tests.support.storage.servers import Server
 
 TWICE = """
 import os, random
@@ -74,3 +76,43 @@ def test_checkpoint_is_stored_fetched_and_removed(stored: Stored, folder: Path, 
     wait_for(lambda: not any(second.uuid in key for key in stored.objects()), "the removal of a checkpoint")
     stored.process.det("experiment", "delete", "--yes", str(experiment))
     wait_for(lambda: not stored.objects(), "the removal of an experiment's files")
+
+
+DATA = """
+import os
+folder = os.path.join(os.environ["TRAINMASTER_DATA"], "set")
+found = sorted(os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names)
+print("data", found, sum(os.path.getsize(os.path.join(folder, name)) for name in found))
+"""
+
+
+def test_prefix_of_the_store_is_copied_to_the_node(server: Server, tmp_path: Path) -> None:
+    store = store_of(server)
+    sizes = {"set/a": 7, "set/deep/b ü": 3_000_000, "other/c": 5, "single.bin": 11}
+    for path, size in sizes.items():
+        signed = store.sign_put(f"pre/data/{path}")
+        put = urllib.request.Request(signed.url, bytes(size), headers=dict(signed.headers), method="PUT")
+        urllib.request.urlopen(put).close()
+    section = {**server.section, "prefix": "pre"} if server.kind != "azure" else None
+    if section is None:
+        pytest.skip("Determined's azure section has no prefix; what lists and signs is the same")
+    site = {
+        "checkpoint_storage": section,
+        "resource_manager": {"type": "local", "node_data": str(tmp_path)},
+    }
+    with serving(json.dumps(site)) as process:
+        stored = Stored(server, store, process)
+        client = process.client()
+        for said in ("copied 3 MB in 2 files", "is on this node already (3 MB)"):
+            number = stored.create(DATA, data=[{"source": "storage:set", "to": "node"}])
+            ended_as(client, number, "COMPLETED")
+            log = log_text(client, only_trial(client, number).id)
+            assert said in log
+            assert "data ['a', 'deep/b ü'] 3000007" in log
+        number = stored.create(DATA, data=[{"source": "storage:single.bin", "to": "node", "name": "set"}])
+        ended_as(client, number, "COMPLETED")
+        assert "data ['single.bin'] 11" in log_text(client, only_trial(client, number).id)
+        number = stored.create(DATA, data=[{"source": "storage:absent", "to": "node", "name": "set"}])
+        assert "there is nothing at storage:absent" in wait_ended(client, number).reason
+    for path in sizes:
+        store.delete([f"pre/data/{path}"])

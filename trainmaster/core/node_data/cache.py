@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from trainmaster.core.node_data.errors import DataFault, Stopped
 from trainmaster.core.node_data.sources import CopyProgress, Source
@@ -25,6 +25,7 @@ LEFT_FREE = 2**30  # bytes of the file system that stay free for others
 STEP = 2**30  # bytes by which a copy's share grows that turns out larger than was expected
 _GONE = "gone-"  # what folders are called while they are removed
 _POLL = 0.5  # seconds between looks at a lock that another job holds
+PATIENCE = 1800.0  # seconds for which jobs that use the rest of the room are waited for
 _TOLD = 30.0  # seconds between lines on the progress
 
 
@@ -61,9 +62,8 @@ class NodeCache:
         self._limit, self._log, self._stopped = limit, log, stopped
         self._locks = os.path.join(self._base, "locks")
         try:
-            for path in (self._base, self._locks):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(path, 0o700)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._base, 0o700)
             found = os.lstat(self._base)
         except OSError as error:
             raise DataFault(
@@ -71,13 +71,16 @@ class NodeCache:
             ) from None
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise DataFault("%s is another account's, or others may look into it: remove it" % self._base)
-
+        os.makedirs(self._locks, 0o700, exist_ok=True)
         for title in os.listdir(self._base):  # of a job that was killed while it removed a copy
             if title.startswith(_GONE):
                 shutil.rmtree(os.path.join(self._base, title), ignore_errors=True)
+            elif not _entry(os.path.join(self._base, title)).get("keep", True):  # of one that had no time to drop it
+                self._remove(title)
 
-    def hold(self, name: str, source: Source) -> Held:
-        """Return a copy of what the source holds now; make it if there is none. Raises DataFault, Stopped, OSError."""
+    def hold(self, name: str, source: Source, keep: bool = True) -> Held:
+        """Return a copy of what the source holds now; make it if there is none. It stays for later jobs if any that
+        used it says `keep`. Raises DataFault, Stopped, OSError."""
         began = time.monotonic()
         title = "%s.%s" % (source.key, source.signature)
         folder = os.path.join(self._base, title)
@@ -90,15 +93,19 @@ class NodeCache:
                     self._log("data %s: %s is on this node already (%s)" % (name, source.text, _size(_entry(folder))))
                 else:
                     self._make(name, source, folder, began)
-                os.utime(os.path.join(folder, ENTRY))  # the time of the latest use
+                entry = _entry(folder)
+                # Written anew also for the time of the latest use.
+                _write(folder, {**entry, "keep": keep or (reused and entry.get("keep", True))})
             except BaseException:
                 os.close(use)
                 raise
         return Held(folder, use, reused)
 
     def drop(self, held: Held) -> None:
-        """End the use of a copy, and remove it unless another job uses it."""
+        """End the use of a copy, and remove it unless another job uses it or wants it kept."""
         os.close(held.lock)
+        if _entry(held.folder).get("keep", True):
+            return
         self._remove(os.path.basename(held.folder))
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -108,6 +115,9 @@ class NodeCache:
         expected = source.size
         share = [expected]
         os.makedirs(partial, exist_ok=True)
+        for title in self._titles():  # earlier copies that never were complete: this process holds the source's lock
+            if title.startswith(source.key + ".") and title.endswith(PARTIAL) and title != os.path.basename(partial):
+                shutil.rmtree(os.path.join(self._base, title), ignore_errors=True)
         self._reserve(partial, source, expected)
         told = [time.monotonic()]
 
@@ -140,31 +150,51 @@ class NodeCache:
         return None if newest is None else os.path.join(self._base, newest, CONTENT)
 
     def _reserve(self, partial: str, source: Source, share: int) -> None:
-        """Note what a copy needs in all, after making room for it. Raises DataFault."""
-        own = os.path.basename(partial)
-        with self._locked("room", ""):
-            tried: Set[str] = set()
-            while True:
-                sizes = {title: int(_entry(os.path.join(self._base, title)).get("size", 0)) for title in self._titles()}
-                others = sum(size for title, size in sizes.items() if title != own)
-                disk = os.statvfs(self._base)
-                there = _bytes_below(partial)
-                free = disk.f_bavail * disk.f_frsize - LEFT_FREE + there
-                if share <= free and (self._limit is None or share + others <= self._limit):
-                    break
-                oldest = sorted(
-                    (title for title in sizes if title != own and title not in tried),
-                    key=lambda title: _used(os.path.join(self._base, title)),
-                )
-                if not oldest:
-                    room = free if self._limit is None else min(free, self._limit - others)
-                    raise DataFault(
-                        "%s needs %s on this node, and %s has room for %s: jobs that run use the rest"
-                        % (source.text, _bytes(share), self._base, _bytes(max(room, 0)))
-                    )
-                tried.add(oldest[0])
-                self._remove(oldest[0])
-            _write(partial, {"source": source.text, "size": share})
+        """Note what a copy needs in all, after making room for it: from copies that no job uses, the longest unused
+        first; then by waiting for jobs to end. Raises DataFault, Stopped."""
+        deadline = time.monotonic() + PATIENCE
+        said = False
+        while True:
+            with self._locked("room", ""):
+                room, most = self._make_room(os.path.basename(partial), share)
+                if room >= share:
+                    _write(partial, {"source": source.text, "size": share})
+                    return
+            wanting = "%s needs %s on this node, and %s has room for %s" % (
+                source.text,
+                _bytes(share),
+                self._base,
+                _bytes(max(room, 0)),
+            )
+            if most < share:
+                raise DataFault(wanting)
+            if time.monotonic() > deadline:
+                raise DataFault("%s: jobs that run use the rest" % wanting)
+            if not said:
+                said = True
+                self._log("%s: waiting for jobs that use the rest" % wanting)
+            if self._stopped():
+                raise Stopped
+            time.sleep(_POLL)
+
+    def _make_room(self, own: str, share: int) -> Tuple[int, int]:
+        """Remove what no job uses until there is room; return the bytes there is room for now, and at most."""
+        tried: Set[str] = set()
+        while True:
+            sizes = {title: int(_entry(os.path.join(self._base, title)).get("size", 0)) for title in self._titles()}
+            others = sum(size for title, size in sizes.items() if title != own)
+            disk = os.statvfs(self._base)
+            free = disk.f_bavail * disk.f_frsize - LEFT_FREE + _bytes_below(os.path.join(self._base, own))
+            limit = disk.f_blocks * disk.f_frsize if self._limit is None else self._limit
+            room = min(free, limit - others)
+            oldest = sorted(
+                (title for title in sizes if title != own and title not in tried),
+                key=lambda title: _used(os.path.join(self._base, title)),
+            )
+            if room >= share or not oldest:
+                return room, min(free + others, limit)
+            tried.add(oldest[0])
+            self._remove(oldest[0])
 
     def _titles(self) -> List[str]:
         return [title for title in os.listdir(self._base) if "." in title and title != "locks"]

@@ -44,12 +44,11 @@ def main() -> None:
         return
     _say(ready=True)
     ended.join()
-    for item, one in held:
-        if not item["keep"]:
-            cache.drop(one)
+    for one in held:
+        cache.drop(one)
 
 
-def _hold(order: Mapping[str, Any], stopped: threading.Event) -> Tuple[List[Tuple[Mapping[str, Any], Held]], NodeCache]:
+def _hold(order: Mapping[str, Any], stopped: threading.Event) -> Tuple[List[Held], NodeCache]:
     given = order["master"]
     master = MasterCalls(given["url"], given["token"], url_file=given["url_file"], url_owner=given["url_owner"])
     cache = NodeCache(order["folder"], order["limit"], lambda text: _say(log=text), stopped.is_set)
@@ -58,10 +57,10 @@ def _hold(order: Mapping[str, Any], stopped: threading.Event) -> Tuple[List[Tupl
     for item in order["items"]:
         try:
             source = source_of(item["source"], item["unpack"], _Pages(master, order["allocation_id"], item["name"]))
-            one = cache.hold(item["name"], source)
+            one = cache.hold(item["name"], source, item["keep"])
         except (DataFault, OSError) as error:
             raise DataFault("data %s: %s" % (item["name"], error)) from None
-        held.append((item, one))
+        held.append(one)
         os.symlink(one.content, os.path.join(order["links"], item["name"]))
     return held, cache
 

@@ -190,7 +190,7 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     if attempt.kill_asked:
         return _ended_by_us(attempt, record.exit_code)
     if not record.began:
-        # The runtime's own statuses: 70 means that the user's files cannot be unpacked, which no retry fixes.
+        # The runtime's own statuses: 70 means that the user's files or data cannot be had, which no retry fixes.
         kind = OutcomeKind.REJECTED if record.exit_code == 70 else OutcomeKind.INFRASTRUCTURE
         return Outcome(kind, f"The {attempt.runs} was not started{where}: {record.message}", record.exit_code)
     if record.fault:
