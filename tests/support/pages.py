@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-USER = ("docs/user.md", *(f"docs/user/{name}.md" for name in ("searchers", "control", "tasks", "distributed")))
+USER = (
+    "docs/user.md",
+    *(f"docs/user/{name}.md" for name in ("searchers", "control", "tasks", "distributed")),
+)
 """The users' guide, in the order in which its examples follow each other."""
 
 

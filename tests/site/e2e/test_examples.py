@@ -40,8 +40,20 @@ __all__ = [
 ]
 
 pytestmark = [pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.timeout(1200)]  # an image may have to be built
-# digits is a search of fixed length; digits-ddp goes on in test_slurm.py.
-GO_ON = [training for training in OF_EXAMPLES if not training.name.startswith("digits")]
+
+
+def trial_class(training: Training) -> bool:
+    return training.name.endswith("-trial")
+
+
+# digits is a search of fixed length; digits-ddp goes on in test_slurm.py. What has a door, and trial classes, go on
+# with the same weights in tests/process/frameworks: one of them is enough on a cluster.
+GO_ON = [
+    training
+    for training in OF_EXAMPLES
+    if training.name == "transformers"
+    or not (training.door or training.name.startswith("digits") or trial_class(training))
+]
 
 
 @pytest.fixture(scope="module")

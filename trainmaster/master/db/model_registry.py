@@ -57,7 +57,7 @@ class ModelVersion(Base):
 
 
 class ModelAlias(Base):
-    """A name that leads to a version of a model, as `production` does."""
+    """A name that leads to a version of a model, as "production" does."""
 
     __tablename__ = "model_aliases"
     model_id: Mapped[int] = mapped_column(ForeignKey("models.id", ondelete="CASCADE"), primary_key=True)

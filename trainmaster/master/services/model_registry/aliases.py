@@ -1,4 +1,4 @@
-"""Names for versions of models, such as `production`: each leads to one version, and is moved to the next one."""
+"""Names for versions of models, such as "production": each leads to one version, and is moved to the next one."""
 
 from __future__ import annotations
 

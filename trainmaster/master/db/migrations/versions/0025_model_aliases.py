@@ -1,4 +1,4 @@
-"""Names for versions of models, such as `production`"""
+"""Names for versions of models ("production" and the like)."""
 
 from __future__ import annotations
 
