@@ -71,6 +71,7 @@ GROUPS = {
     "process/storage/test_audit.py": "stores",
     "process/storage/test_checkpoints.py": "checkpoints in stores",
     "process/storage/test_conformance.py": "stores",
+    "process/storage/test_events.py": "stores",
     "process/storage/test_faults.py": "faults of stores",
     "process/storage/test_ranks.py": "checkpoints in stores",
     # Half of the web page's tests: those on searches stay together, as do those on the list.

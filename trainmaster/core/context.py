@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Union
 
 from trainmaster.core.checkpoint import CheckpointContext
 from trainmaster.core.distributed import DistributedContext, single
@@ -19,6 +19,9 @@ from trainmaster.core.tensorboard import TensorboardFiles, TensorboardMode
 from trainmaster.core.train import TrainContext
 from trainmaster.runtime.errors import MasterError
 from trainmaster.runtime.master import MasterCalls
+
+if TYPE_CHECKING:
+    from trainmaster.core.event_store import EventStore
 
 logger = logging.getLogger("trainmaster.core")
 
@@ -95,7 +98,7 @@ class Context:
             self.checkpoint.wait()
         finally:
             if self._tensorboard is not None:
-                self._tensorboard.upload_quietly()
+                self._tensorboard.end()
             if self._reports is not None:
                 self._reports.close()
             if self._master is not None:
@@ -171,13 +174,13 @@ def _in_job(
     storage = open_storage(checkpoint_storage or runtime.checkpoint_storage or None, store_of(info, master))
     tensorboard = TensorboardFiles(
         runtime.run_dir / ("tensorboard-%d" % distributed.rank),
-        _tensorboard_target(storage, info),
+        _tensorboard_target(storage, info, master),
         distributed.rank,
         () if storage.in_store else _shared_with_others(storage, info),
     )
-    if storage.in_store:
-        tensorboard.unkept = "an object store takes checkpoints only, so far"
     auto = TensorboardMode(tensorboard_mode) is TensorboardMode.AUTO
+    if auto and storage.in_store:
+        tensorboard.follow()
     preempt = PreemptContext(distributed, PreemptMode(preempt_mode), runtime.run_dir, reports)
     return Context(
         train=TrainContext(distributed, tensorboard, reports, master, trial),
@@ -224,10 +227,12 @@ def _local(
     )
 
 
-def _tensorboard_target(storage: Storage, info: ClusterInfo) -> Optional[Path]:
+def _tensorboard_target(storage: Storage, info: ClusterInfo, master: MasterCalls) -> Union[Path, EventStore, None]:
     trial = info.trial
     if storage.in_store:
-        return None
+        from trainmaster.core.event_store import EventStore  # most trainings keep their files in folders
+
+        return EventStore(master, info.allocation_id)
     return _shared_with_others(storage, info)[-1] / str(trial.experiment_id) / "trial" / str(trial.trial_id)
 
 

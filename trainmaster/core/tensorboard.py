@@ -1,4 +1,5 @@
-"""Copies a trial's TensorBoard event files from a local folder to the checkpoint storage."""
+"""Copies a trial's TensorBoard event files from a local folder to the checkpoint storage: to a folder, or to an object
+store, where they are seen while the training runs."""
 
 from __future__ import annotations
 
@@ -7,8 +8,16 @@ import errno
 import logging
 import os
 import stat
+import threading
 from pathlib import Path
-from typing import Callable, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Sequence, Tuple, Union
+
+from trainmaster.core.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from trainmaster.core.event_store import EventStore
+
+INTERVAL = 20.0  # seconds between looks for what was written, for an object store
 
 logger = logging.getLogger("trainmaster.core")
 
@@ -33,14 +42,21 @@ def unchanged(path: Path, _: int) -> Path:
 class TensorboardFiles:
     """One rank's folder of event files, and the folder they are copied to."""
 
-    def __init__(self, local: Path, target: Optional[Path], rank: int, shared: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        local: Path,
+        target: Union[Path, EventStore, None],
+        rank: int,
+        shared: Sequence[Path] = (),
+    ) -> None:
         """`target` is None where nothing is to be copied. `shared`: the folders above it that trainings of all accounts
         use, the storage first, each in the one before."""
         self.local = local
         self._target = target
         self._rank = rank
         self._shared = shared
-        self.unkept = ""  # why files that are written here go nowhere; empty where nobody expects them to
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
         self._copied: Dict[Path, Tuple[int, int]] = {}  # what is there already: size, time of change (ns)
 
     def upload(
@@ -49,13 +65,17 @@ class TensorboardFiles:
         mangler: Callable[[Path, int], Path] = unchanged,
     ) -> None:
         """Copy new and changed files. `selector(path)` chooses, `mangler(relative path, rank)` renames."""
-        if self._target is None or not self.local.is_dir():
-            self._say_lost()
+        target = self._target
+        if target is None or not self.local.is_dir():
             return
-        import shutil  # most trainings write no such files
+        if isinstance(target, Path):
+            self._make_target(target)
+        with self._lock:
+            self._upload(target, selector, mangler)
 
-        self._make_target(self._target)
-
+    def _upload(
+        self, target: Union[Path, EventStore], selector: Callable[[Path], bool], mangler: Callable[[Path, int], Path]
+    ) -> None:
         for path in sorted(self.local.rglob("*")):
             if not path.is_file() or not selector(path):
                 continue
@@ -63,10 +83,28 @@ class TensorboardFiles:
             state = (status.st_size, status.st_mtime_ns)
             if self._copied.get(path) == state:
                 continue
-            target = self._target / mangler(path.relative_to(self.local), self._rank)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(str(path), str(target))
+            name = mangler(path.relative_to(self.local), self._rank)
+            if isinstance(target, Path):
+                import shutil  # most trainings write no such files
+
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(str(path), str(target / name))
+            else:
+                target.put(path, name.as_posix())
             self._copied[path] = state
+
+    def follow(self) -> None:
+        """Copy what is written from time to time, until `end`."""
+        threading.Thread(target=self._follow, name="tensorboard-files", daemon=True).start()
+
+    def end(self) -> None:
+        """Copy what is left."""
+        self._ended.set()
+        self.upload_quietly()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(INTERVAL):
+            self.upload_quietly()
 
     def _make_target(self, target: Path) -> None:
         """Make the folder. Raises OSError."""
@@ -96,15 +134,9 @@ class TensorboardFiles:
                 folder.chmod(0o1777)
         return sticky
 
-    def _say_lost(self) -> None:
-        """Warn once where files are written that no storage takes."""
-        if self.unkept and self.local.is_dir() and any(self.local.iterdir()):
-            logger.warning("TensorBoard's files are not kept: %s. Metrics that are reported are.", self.unkept)
-            self.unkept = ""
-
     def upload_quietly(self) -> None:
         """`upload` that logs a failure instead of raising it."""
         try:
             self.upload()
-        except OSError as error:
+        except (OSError, CheckpointError) as error:
             logger.warning("TensorBoard's files could not be copied: %s", error)

@@ -36,7 +36,7 @@ class Service:
         self.job_folder: Path = runtime.spool.parent
         self.address = address_for(info.master_url, info.container_addrs[0])
         self.port = free_port(self.address)
-        self._master = MasterCalls(
+        self.master = MasterCalls(
             info.master_url, info.session_token, url_file=runtime.master_url_file, url_owner=runtime.master_url_owner
         )
 
@@ -86,15 +86,15 @@ class Service:
         reach it."""
         number = self.info.allocation_id
         try:
-            announce(self._master, number, self.address, _PATIENCE, self.port, account())
-            self._master.call_with_retry("POST", "/api/v1/allocations/%s/ready" % number, {}, patience=_PATIENCE)
+            announce(self.master, number, self.address, _PATIENCE, self.port, account())
+            self.master.call_with_retry("POST", "/api/v1/allocations/%s/ready" % number, {}, patience=_PATIENCE)
         except (CallFailed, CallRejected) as error:
             raise SystemExit("the address of this service could not be reported to the master: %s" % error) from None
 
     def report(self, method: str, path: str, body: Mapping[str, object]) -> None:
         """Make a call to the master whose loss does no harm."""
         try:
-            self._master.call(method, path, dict(body))
+            self.master.call(method, path, dict(body))
         except (CallFailed, CallRejected) as error:
             print("a report to the master failed: %s" % error, file=sys.stderr, flush=True)
 

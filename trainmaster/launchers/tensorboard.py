@@ -1,4 +1,5 @@
-"""`python3 -m trainmaster.launchers.tensorboard --show=NAME=FOLDER... -- ARGUMENTS...`: a TensorBoard of folders."""
+"""`python3 -m trainmaster.launchers.tensorboard --show=NAME=PLACE... -- ARGUMENTS...`: a TensorBoard of folders, and of
+files in object stores, which are fetched while they grow."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
+from trainmaster.launchers.event_mirror import INTERVAL, STORED, EventMirror
 from trainmaster.launchers.service import Service
 
 
@@ -14,8 +16,16 @@ def main(arguments: Sequence[str]) -> int:
     shows, rest = parse(arguments)
     service = Service()
     logs = service.run_dir / "tensorboard"
-    gather(shows, logs)
-    return service.run(lambda: command(logs, service.address, service.port, service.prefix, rest))
+    gather({name: folder for name, folder in shows.items() if not folder.startswith(STORED)}, logs)
+    stored = {name: logs / name for name, folder in shows.items() if folder.startswith(STORED)}
+    mirror = EventMirror(service.master, service.info.allocation_id, stored) if stored else None
+    if mirror is not None:
+        mirror.fetch()
+    return service.run(
+        lambda: command(logs, service.address, service.port, service.prefix, rest),
+        meanwhile=mirror.fetch if mirror is not None else None,
+        every=INTERVAL,
+    )
 
 
 def parse(arguments: Sequence[str]) -> Tuple[Dict[str, str], List[str]]:

@@ -154,7 +154,12 @@ def test_the_master_takes_no_such_account_from_a_job(job: Job, account: str) -> 
 
 # The functions of the client's side that start a program or open an address. Each is attacked above; who adds one
 # attacks it too.
-STARTS = {"cli/notebook.py": {"webbrowser"}, "cli/shell.py": {"subprocess"}, "cli/ui.py": {"webbrowser"}}
+STARTS = {
+    "cli/notebook.py": {"webbrowser"},
+    "cli/shell.py": {"subprocess"},
+    "cli/ui.py": {"webbrowser"},
+    "client/git_state.py": {"subprocess"},  # takes nothing from the master: tests/process/cli/test_git.py
+}
 
 
 def test_programs_that_the_client_starts_are_listed() -> None:

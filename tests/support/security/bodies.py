@@ -23,6 +23,7 @@ def _ids(key: str, name: str) -> Body:
 # would make or show is the caller's own.
 BODIES: dict[str, Body | None] = {
     "DELETE /api/v1/checkpoints": _ids("checkpointUuids", "uuid"),
+    "POST /api/x1/allocations/{allocation_id}/events": lambda t: {"files": [{"path": "a", "size": 1}]},
     "POST /api/x1/checkpoints/pins": lambda t: {"checkpointUuids": [t["uuid"]], "pinned": True},
     "PUT /api/x1/models/{model_name}/aliases/{alias}": lambda t: {"version": 1},
     "POST /api/v1/checkpoints/rm": lambda t: {

@@ -104,6 +104,8 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"POST {X1}/allocations/{{allocation_id}}/lease": OWN_JOB,
     f"GET {X1}/allocations/{{allocation_id}}/context": OWN_JOB,
     f"GET {X1}/allocations/{{allocation_id}}/data/{{name}}": OWN_JOB,
+    f"GET {X1}/allocations/{{allocation_id}}/events": OWN_JOB,
+    f"POST {X1}/allocations/{{allocation_id}}/events": OWN_JOB,
     f"POST {X1}/allocations/{{allocation_id}}/reports": OWN_JOB,
     f"POST {X1}/allocations/{{allocation_id}}/exit": OWN_JOB,
     f"POST {X1}/allocations/{{allocation_id}}/checkpoints/{{uuid}}/begin": OWN_JOB,

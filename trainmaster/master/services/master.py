@@ -36,6 +36,7 @@ from trainmaster.master.services.experiments.runs import Runs
 from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.experiments.unmanaged import UnmanagedTrainings
 from trainmaster.master.services.files.archives import ContextArchives
+from trainmaster.master.services.files.event_objects import EventObjectFiles
 from trainmaster.master.services.files.git_states import GitStates
 from trainmaster.master.services.files.model_files import ContextFiles
 from trainmaster.master.services.files.node_data import NodeDataFiles
@@ -122,6 +123,7 @@ class Master(MasterContext):
         self.continuation = Continuation(self)
         self.curves = Curves(self)
         self.endings = Endings(self)
+        self.event_object_files = EventObjectFiles(self)
         self.exits = Exits(self)
         self.experiment_creation = ExperimentCreation(self)
         self.experiment_edits = ExperimentEdits(self)

@@ -29,6 +29,7 @@ from trainmaster.master.services.organisation.projects import open_for
 from trainmaster.master.services.scheduling import queue_control
 from trainmaster.master.services.scheduling.queue_control import QueueChange, QueueControl
 from trainmaster.master.services.store import wake
+from trainmaster.storage.contract import StorageFault
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class ExperimentEdits(BoundService):
             self._files.remove(place, [EVERYTHING])
         except NoFolder as error:
             raise Conflict(str(error)) from None
-        except (trees.Unfinished, DispatcherError) as error:
+        except (trees.Unfinished, DispatcherError, StorageFault) as error:
             raise Conflict(f"{place.folder} is not removed yet: {error}. Ask again.") from None
         except OSError as error:
             raise Conflict(f"{place.folder} could not be removed: {error.strerror}.") from None

@@ -101,9 +101,12 @@ def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> Stor
     return StorageFolder(f"{root}/{row.uuid}", cluster, user, trial.start_time.timestamp())
 
 
-def events_of(session: Session, settings: Settings, row: Experiment) -> StorageFolder:
+def events_of(session: Session, settings: Settings, row: Experiment) -> StorageFolder | StoredPrefix:
     """Return the folder of event files of an experiment's trials. Raises NoFolder."""
     storage = row.config.checkpoint_storage or StorageRef({})  # None where no files are kept
+    if storage.in_store:
+        parts = (settings.cluster_id, "tensorboard", "experiment", str(row.id))
+        return StoredPrefix(storage, f"{object_stores.key_of(storage, *parts)}/", row.id)
     folder = events_folder(settings, storage, row.id)
     if folder is None:
         raise NoFolder(f"This master cannot remove from {storage.type!r} storage.")

@@ -210,7 +210,7 @@ class Removal(BoundService):
             log.warning("experiment %s goes without its TensorBoard files: %s", experiment_id, error)
         except OSError as error:
             return f"TensorBoard's files could not be removed from {place.folder}: {error.strerror}."
-        except DispatcherError as error:
+        except (DispatcherError, StorageFault) as error:
             return f"TensorBoard's files could not be removed from {place.folder}: {error}"
         return None
 
