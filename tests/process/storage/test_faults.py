@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +16,9 @@ from tests.process.storage.conftest import Stored, store_of
 from tests.support.master import ended_as, log_text, only_trial, serving, wait_for
 from tests.support.storage.faulty import Fault, Faulty, faulty
 from tests.support.storage.servers import Server, rclone
+from trainmaster.config.master import parse_master
+from trainmaster.master.services.removal import storage_audit
+from trainmaster.master.storage_check import examine_storage
 
 SAVE = """
 import random
@@ -238,3 +244,86 @@ def test_policy_keeps_latest_and_removes_other_objects(site: Site) -> None:
     gone = {row.uuid for row in rows} - {latest}
     wait_for(lambda: not any(key.split("/")[0] in gone for key in site.stored.objects()), "the removal of old ones")
     assert any(key.startswith(f"{latest}/") for key in site.stored.objects())
+
+
+WALK = """
+import random, sys
+from trainmaster import core
+
+with core.init() as context:
+    trial = context.info.trial.trial_id
+    latest = context.info.latest_checkpoint
+    step = 0
+    if latest is not None:
+        with context.checkpoint.restore_path(latest) as path:
+            step = int((path / "step").read_text())
+    while step < 4:
+        step += 1
+        content = random.Random("%d %d" % (trial, step))
+        with context.checkpoint.store_path({"steps_completed": step}, wait=step % 2 == 0) as (path, uuid):
+            (path / "step").write_text(str(step))
+            (path / "large").write_bytes(content.randbytes(18 * 2**20))
+            for number in range(4):
+                (path / ("small-%d" % number)).write_bytes(content.randbytes(1000))
+        context.train.report_validation_metrics(step, {"loss": 1.0 / step})
+        if context.preempt.should_preempt():
+            sys.exit()
+"""
+
+
+def test_random_faults_lose_double_and_leave_nothing(
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches save under a store that fails at random, a master that is killed, and people who pause and kill."""
+    chance = random.Random(29)
+    lock = threading.Lock()
+    kinds = (
+        *(Fault(503, "SlowDown"), Fault(500, "InternalError"), Fault(429, "TooManyRequests")),
+        *(Fault(cut_after=0), Fault(cut_after=1), Fault(cut_after=2**20), Fault(pause=0.005)),
+    )
+    met: Counter[str] = Counter()
+
+    def decide(method: str, _: str) -> Fault | None:
+        with lock:
+            if chance.random() > 0.15:
+                return None
+            met[method] += 1
+            return chance.choice(kinds)
+
+    site.proxy.decide = decide
+    process = site.stored.process
+    client = process.client()
+    search = {"name": "random", "metric": "loss", "max_trials": 4, "max_concurrent_trials": 2}
+    number = site.stored.create(WALK, searcher=search, checkpoint_storage={"save_trial_latest": 9}, max_restarts=5)
+    killed = site.stored.create(WALK, checkpoint_storage={"save_trial_latest": 9})
+    for _ in range(2):
+        wait_for(lambda: any(met.values()), "faults")
+        time.sleep(4)
+        process.kill()
+        process.start()
+        client = process.client()
+        client.pause(number)
+        time.sleep(2)
+        client.activate(number)
+    client.kill(killed)
+    ended_as(client, number, "COMPLETED", 240)
+    site.proxy.decide = lambda _method, _path: None
+    assert {"PUT", "POST", "GET"} <= {*met}
+
+    for trial in client.trials(number):
+        rows = sorted(client.trial_checkpoints(trial.id), key=lambda row: row.steps_completed)
+        assert [row.steps_completed for row in rows] == [1, 2, 3, 4], log_text(client, trial.id)
+        for row in rows:
+            content = random.Random(f"{trial.id} {row.steps_completed}")
+            assert b"".join(site.stored.store.read(f"{row.uuid}/large")) == content.randbytes(18 * 2**20)
+    # What was given up is removed by the janitor, also where the store refused that at first.
+    monkeypatch.setattr(storage_audit, "YOUNG", -60.0)
+
+    def agree() -> bool:
+        config = parse_master(process.config.read_text())
+        return examine_storage(config, process.data, lambda _: False) == 0
+
+    wait_for(agree, "storage and database to agree", 120)
+    told = capsys.readouterr().out
+    assert "0 of which miss files; 0 folders that no row names" in told.splitlines()[-2], told
+    assert site.stored.store.abort_parts("") == 0, "an upload in parts was left behind"
