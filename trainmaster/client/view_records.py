@@ -549,7 +549,7 @@ class GitAnswer:
 @dataclass(frozen=True)
 class TrainingOrigin:
     """The experiment and the trial that wrote the checkpoint. `config` has masks for secrets; `images`: by kind of
-    slot; `data`: folders of the cluster that the jobs saw, and what they copied; `jobs`: of the trial,
+    slot; `data`: folders of the cluster that the jobs saw, and what they copied; `jobs`: of the trial, as
     `cluster:number`; `created`: seconds since 1970."""
 
     experiment: int
