@@ -11,7 +11,7 @@ import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from trainmaster.runtime.errors import NoData
-from trainmaster.runtime.job import JobDescription, Work
+from trainmaster.runtime.job import JobDescription, Work, with_certificate
 from trainmaster.runtime.master import MasterCalls
 
 LINKS = "data"  # below the run folder: a link for each item, by its name
@@ -56,7 +56,8 @@ class NodeData:
             "allocation_id": job.allocation_id,
             "master": master.arguments,
         }
-        self._package = package
+        # The certificate by which the master is known, as the training gets it.
+        self._environ: Dict[str, str] = {**with_certificate(job.folder, os.environ), "PYTHONPATH": package}
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._ready = False
 
@@ -64,12 +65,11 @@ class NodeData:
         """Copy what is not there. Returns False when the job was asked to leave meanwhile. Raises NoData."""
         if not self._order["folder"]:
             raise NoData("data: this cluster has no folder for data on its nodes (the administrator's node_data)")
-        environ: Dict[str, str] = {**os.environ, "PYTHONPATH": self._package}
         self._process = process = subprocess.Popen(
             [sys.executable, "-S", "-m", "trainmaster.core.node_data.keeper", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environ,
+            env=self._environ,
             start_new_session=True,  # a signal to the job's processes is not meant for it
         )
         assert process.stdin is not None
