@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from trainmaster.config.master import MasterConfig
+from trainmaster.dispatchers.cluster.jobfolder import trees
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.tables import MasterRecord
@@ -88,10 +89,13 @@ def _stray(audit: StorageAudit, place: AuditedPlace, confirm: Ask) -> int:
 def _removed(audit: StorageAudit, place: AuditedPlace, stray: StrayFiles) -> bool:
     try:
         audit.remove(place, stray)
-    except (OSError, StorageFault, NoStore) as error:
-        print(f"       - {stray.key} was not removed: {error}. Whoever owns it may remove it.")
-        return False
-    return True
+        return True
+    except trees.Untouched as error:
+        why = f"it {error}. Its owner may remove it"
+    except (OSError, StorageFault, NoStore, trees.Unfinished) as error:
+        why = str(error)
+    print(f"       - {stray.key} was not removed: {why}.")
+    return False
 
 
 def _more(count: int) -> None:

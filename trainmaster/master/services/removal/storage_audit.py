@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.storage import without_credentials
+from trainmaster.dispatchers.cluster.jobfolder import trees
 from trainmaster.master.db.model_registry import ModelVersion
 from trainmaster.master.db.tables import Checkpoint, Experiment
 from trainmaster.master.db.upkeep import CheckpointUpload
@@ -25,7 +27,7 @@ from trainmaster.master.services.context import Settings
 from trainmaster.master.services.files import object_stores
 from trainmaster.master.services.files.declared_storage import resolve_storage
 from trainmaster.master.services.files.object_stores import NoStore, key_of
-from trainmaster.master.services.files.user_files import DEFAULT_STORAGE
+from trainmaster.master.services.files.user_files import DEFAULT_STORAGE, EVERYTHING
 from trainmaster.master.services.removal.checkpoints import ask
 from trainmaster.master.services.store import Store
 from trainmaster.master.values.storage import StorageRef
@@ -96,7 +98,8 @@ class StorageAudit:
             ask(session, [one.checkpoint for one in lost], [])
 
     def remove(self, place: AuditedPlace, stray: StrayFiles) -> None:
-        """Remove files that no row names. Raises StorageFault, NoStore; OSError for a folder of another account."""
+        """Remove files that no row names. Raises StorageFault, NoStore, OSError, and trees.Untouched for a folder of
+        another account, trees.Unfinished for one with too many files for one pass."""
         if place.storage.in_store:
             store = self._opened(place)
             prefix = f"{key_of(place.storage, stray.key)}/"
@@ -105,7 +108,7 @@ class StorageAudit:
                 store.delete(keys[begin : begin + REMOVED_AT_ONCE])
             store.abort_parts(prefix)
         else:
-            _remove_folder(Path(self._root(place.storage)) / stray.key)
+            trees.remove(f"{self._root(place.storage)}/{stray.key}", [EVERYTHING], self._rules(os.geteuid()))
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
@@ -147,34 +150,46 @@ class StorageAudit:
             place.why_not = str(error)
             return
         for row in rows:
-            there = found.get(str(row.uuid))
+            there = found.get(str(row.uuid), _Found())
             if row.state in WHOLE:
                 place.checkpoints += 1
                 wanted = [path for path in row.resources if not path.endswith("/")]
-                missing = [path for path in wanted if there is None or path not in there.paths]
+                missing = [path for path in wanted if there is not None and path not in there.paths]
                 if missing:
                     lost = LostFiles(row.uuid, row.experiment_id, len(missing), len(wanted), row.uuid in versions)
                     place.lost.append(lost)
             if row.state != "DELETED":
                 found.pop(str(row.uuid), None)
-        young = time.time() - YOUNG
-        place.stray += [
-            StrayFiles(key, len(one.paths), one.size, one.newest, one.owner)
-            for key, one in sorted(found.items())
-            if uuid.UUID(key) not in sending and one.newest < young and one.paths
-        ]
+        for key, one in sorted(found.items()):
+            if one is not None and one.paths and uuid.UUID(key) not in sending:
+                newest = one.newest or _newest(Path(self._root(place.storage)) / key, self._rules_of(place, key))
+                if newest < time.time() - YOUNG:
+                    place.stray.append(StrayFiles(key, len(one.paths), one.size, newest, one.owner))
 
-    def _listed(self, place: AuditedPlace) -> dict[str, _Found]:
-        """Return what lies under each id of a checkpoint. Raises OSError, StorageFault, NoStore."""
+    def _rules_of(self, place: AuditedPlace, key: str) -> trees.Rules:
+        return self._rules((Path(self._root(place.storage)) / key).lstat().st_uid)
+
+    def _listed(self, place: AuditedPlace) -> dict[str, _Found | None]:
+        """Return what lies under each id of a checkpoint; None where that cannot be said. Raises OSError, StorageFault,
+        NoStore."""
         if place.storage.in_store:
-            return _objects(self._opened(place), place.storage)
+            return {**_objects(self._opened(place), place.storage)}
         root = Path(self._root(place.storage))
-        with os.scandir(root) as entries:
-            return {
-                entry.name: _folder(Path(entry.path))
-                for entry in entries
-                if _is_id(entry.name, self._settings) and entry.is_dir(follow_symlinks=False)
-            }
+        found = {}
+        for name in os.listdir(root):
+            if _is_id(name, self._settings):
+                status = (root / name).lstat()
+                found[name] = _folder(root / name, self._rules(status.st_uid)) if stat.S_ISDIR(status.st_mode) else None
+        return found
+
+    def _rules(self, owner: int) -> trees.Rules:
+        """Follow no link, and touch nothing of another account or of the master."""
+        data = self._settings.data
+        return trees.Rules(
+            owner=owner,
+            fence=trees.identity(str(data)) if data else None,
+            gate=trees.identity(str(data / DEFAULT_STORAGE)) if data else None,
+        )
 
     def _opened(self, place: AuditedPlace) -> ObjectStore:
         with self._store.transaction() as session:
@@ -217,26 +232,29 @@ def _objects(store: ObjectStore, storage: StorageRef) -> dict[str, _Found]:
     return found
 
 
-def _folder(folder: Path) -> _Found:
-    """Follows no link. What cannot be read counts as young: nothing is said of it."""
-    top = folder.lstat()
-    found = _Found(newest=top.st_mtime, owner=_account(top.st_uid))
-    for path, is_file in _walk(folder):
-        status = path.lstat()
-        if is_file:
-            found.add(str(path.relative_to(folder)), status.st_size, status.st_mtime)
-        else:
-            found.newest = max(found.newest, status.st_mtime)
+def _folder(folder: Path, rules: trees.Rules) -> _Found | None:
+    """Return None for what cannot be read, or only in part: nothing is said of it."""
+    try:
+        found = _Found(owner=_account(rules.owner))
+        for path, size in trees.sizes(str(folder), rules).items():
+            if not path.endswith("/"):
+                found.add(path, size, 0.0)
+    except (trees.Untouched, trees.Unfinished, OSError):
+        return None
     return found
 
 
-def _walk(folder: Path) -> Iterator[tuple[Path, bool]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            inner = entry.is_dir(follow_symlinks=False)
-            yield Path(entry.path), not inner
-            if inner:
-                yield from _walk(Path(entry.path))
+def _newest(folder: Path, rules: trees.Rules) -> float:
+    """Return the time of the latest change of a folder or anything in it; now for what cannot be read."""
+    try:
+        opened = trees.open_folder(str(folder), rules)
+        try:
+            within = (entry.status.st_mtime for entry in trees.entries(opened, rules))
+            return max([os.fstat(opened).st_mtime, *within])
+        finally:
+            os.close(opened)
+    except (trees.Untouched, trees.Unfinished, OSError):
+        return time.time()
 
 
 def _account(number: int) -> str:
@@ -244,12 +262,3 @@ def _account(number: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return str(number)
-
-
-def _remove_folder(folder: Path) -> None:
-    """Raise OSError. Only what this account owns: other people's folders may change while they are walked."""
-    import shutil
-
-    if folder.lstat().st_uid != os.geteuid():
-        raise PermissionError(f"{folder} belongs to {_account(folder.lstat().st_uid)}")
-    shutil.rmtree(folder)  # follows no link on this platform: it walks by descriptor
