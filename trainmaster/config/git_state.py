@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from trainmaster.config.secrets import masked_address, masked_code
+from trainmaster.config.masks import masked_address, masked_code
 
 MOST_DIFF = 256 * 1024  # bytes
 MOST_NAME = 1000  # characters of any other field

@@ -15,11 +15,10 @@ from functools import lru_cache
 from typing import Any
 
 from trainmaster.config.limits import Limits
+from trainmaster.config.masks import IN_ADDRESS, MASK, masked_address
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.source import read, write
 from trainmaster.config.storage import as_determined
-
-MASK = "********"
 
 _NAMED = re.compile(
     r"(password|passwd|passphrase|secret|token|credentials?|(api|access|secret|private|signing|account|storage)_?key"
@@ -31,24 +30,6 @@ _HINT = re.compile(
     r"|sig=",
     re.IGNORECASE,
 )
-_IN_ADDRESS = re.compile(
-    r"(?P<before>://[^/\s:@]*:)(?P<password>[^/\s@]+)(?=@)"
-    r"|(?P<name>[?&;](?:sig|access_token|token|password|secret|key|code)=)(?P<value>[^&;\s]+)",
-    re.IGNORECASE,
-)
-# In code and its diffs: a string, or a word that can be no expression, given to a name such as those above; and what
-# looks like a key whatever its name.
-_IN_CODE = re.compile(
-    r"(?P<before>(?:password|passwd|passphrase|secret|token|credentials?|auth"
-    r"|(?:api|access|secret|private|signing|account|storage)_?key|connection_string)"
-    r"[\"']?\s*[:=]\s*)(?:(?P<quote>[\"'])(?P<string>[^\"'\n]+)(?P=quote)|(?P<word>[\w+/=-]{12,})(?=\s|$))",
-    re.IGNORECASE,
-)
-_KEYS = re.compile(
-    r"\b(?:gh[oprsu]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_\w{20,}|sk-[\w-]{20,}|xox[abprs]-[\w-]{10,}"
-    r"|AKIA[A-Z0-9]{16}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
-)
-_KEY_BLOCK = re.compile(r"(?P<head>-----BEGIN (?:\w+ )*PRIVATE KEY-----)[^-]+")
 _NO_SECRETS = ("hyperparameters",)
 # Keys that name where a secret beside them is sent. If one changes, the secret must be given again; otherwise a user
 # who may change a configuration could have the secret sent to a host of their own.
@@ -63,21 +44,6 @@ def masked(config: Mapping[str, Any]) -> dict[str, Any]:
 def masked_text(text: str) -> str:
     """Return the text of a configuration with masks for its secrets; comments are lost if it has any secret."""
     return _masked_text(text) if _HINT.search(text) else text
-
-
-def masked_address(url: str) -> str:
-    """Return an address with masks for its passwords."""
-    return _IN_ADDRESS.sub(lambda match: f"{match['before'] or match['name']}{MASK}", url)
-
-
-def masked_code(text: str) -> str:
-    """Return code, or a diff of it, with masks for what looks like a secret."""
-
-    def shown(match: re.Match[str]) -> str:
-        return f"{match['before']}{match['quote'] or ''}{MASK}{match['quote'] or ''}"
-
-    text = _KEY_BLOCK.sub(lambda match: f"{match['head']}{MASK}", text)
-    return _KEYS.sub(MASK, _IN_CODE.sub(shown, masked_address(text)))
 
 
 def without_path(url: str) -> str:
@@ -185,6 +151,6 @@ def _masked_text(text: str) -> str:
     try:
         data = read(text, "experiment.yaml", _STORED).data
     except ConfigError:
-        return text if not _IN_ADDRESS.search(text) else masked_address(text)
+        return text if not IN_ADDRESS.search(text) else masked_address(text)
     shown = masked(data)
     return write(shown) if shown != data else text

@@ -14,7 +14,7 @@ from tests.support.det_shell import Shell
 from trainmaster.client.git_state import git_state
 from trainmaster.client.master import Master
 from trainmaster.config.git_state import MOST_DIFF, GitState
-from trainmaster.config.secrets import MASK
+from trainmaster.config.masks import MASK
 
 SECRET = "opensesame-7431"
 

@@ -16,7 +16,7 @@ from tests.support.api.http import Api
 from tests.support.api.jobs import config, create, jobs_of
 from tests.support.api.people import give, person
 from tests.support.master import MasterProcess, serving, wait_for
-from trainmaster.config.secrets import MASK
+from trainmaster.config.masks import MASK
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.http.permissions import ENDPOINTS, Rule

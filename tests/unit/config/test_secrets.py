@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.config.secrets import MASK, for_job, masked, masked_text, masks, unmasked
+from trainmaster.config.masks import MASK
+from trainmaster.config.secrets import for_job, masked, masked_text, masks, unmasked
 from trainmaster.config.source import read
 
 SECRETS = {"password": "hunter2", "auth": "aHVudGVyMg==", "identitytoken": "id", "registrytoken": "rt"}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, select
 
 from trainmaster.config.experiment import ExperimentConfig, parse_unfinished
+from trainmaster.config.git_state import GitState
 from trainmaster.config.task import TaskConfig
 from trainmaster.master.db.tables import Allocation, Experiment
 from trainmaster.master.values import columns
@@ -54,12 +55,18 @@ OBSERVED = st.builds(
 )
 SECTIONS = ("resources", "environment", "searcher", "checkpoint_storage", "retention_policy", "integrations")
 CONFIGS = st.dictionaries(st.sampled_from([*ExperimentConfig.model_fields, "of_a_newer_release"]), ANY_JSON | OBJECTS)
-KINDS: list[type[Any]] = [kind for kind in columns.COLUMNS if kind is not ObservedJob]
+# What is read whole; the others have fields of their own.
+KINDS: list[type[Any]] = [kind for kind in columns.COLUMNS if kind not in (ObservedJob, GitState)]
 
 
 @given(OBSERVED)
 def test_an_observation_comes_back(observed: ObservedJob) -> None:
     assert ObservedJob.from_json(observed.to_json()) == observed
+
+
+def test_a_commit_comes_back() -> None:
+    state = GitState.of(commit="a" * 40, branch="main", diff="+x\n", untracked=2)
+    assert GitState.from_json({**state.to_json(), "of_a_later_release": 1}) == state
 
 
 @given(stored=CONFIGS)

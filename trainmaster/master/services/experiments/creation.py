@@ -16,8 +16,9 @@ from sqlalchemy.orm import Session
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment, parse_unfinished, without_effect
 from trainmaster.config.git_state import GitState
 from trainmaster.config.limits import Limits
+from trainmaster.config.masks import MASK
 from trainmaster.config.messages import ConfigError
-from trainmaster.config.secrets import MASK, masks, unmasked
+from trainmaster.config.secrets import masks, unmasked
 from trainmaster.config.source import Document, read
 from trainmaster.config.storage import without_credentials
 from trainmaster.master.db.tables import Experiment, Job, Project, Trial, Workspace

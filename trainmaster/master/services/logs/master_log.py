@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, replace
 
-from trainmaster.config.secrets import MASK
+from trainmaster.config.masks import MASK
 
 KEPT = 5000
 

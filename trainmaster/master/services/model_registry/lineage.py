@@ -15,6 +15,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.files import git_states
 from trainmaster.master.services.model_registry import registered_models
+from trainmaster.master.values.configs import StoredConfig
 
 
 @dataclass(frozen=True)
@@ -63,22 +64,16 @@ class Lineages(BoundService):
                 session.get_one(User, experiment.owner_id).username,
                 config,
                 git_states.of_experiments(session, [experiment.id]).get(experiment.id),
-                _images(config),
-                _data(config),
+                _images(experiment.config),
+                _data(experiment.config),
                 [f"{cluster}:{job}" if cluster else str(job) for cluster, job in session.execute(jobs)],
             )
             return Lineage(checkpoint, training)
 
 
-def _images(config: Mapping[str, Any]) -> dict[str, str]:
-    given = (config.get("environment") or {}).get("image") or {}
-    return {"cpu": given} if isinstance(given, str) else {key: str(value) for key, value in given.items() if value}
+def _images(config: StoredConfig) -> dict[str, str]:
+    return {kind: image for kind, image in config.environment.image.model_dump().items() if image}
 
 
-def _data(config: Mapping[str, Any]) -> list[str]:
-    mounts = config.get("bind_mounts") or ()
-    copied = config.get("data")
-    return [
-        *(str(mount.get("host_path")) for mount in mounts),
-        *(str(one.get("source")) for one in (copied if isinstance(copied, list) else ()) if isinstance(one, Mapping)),
-    ]
+def _data(config: StoredConfig) -> list[str]:
+    return [*(mount.host_path for mount in config.bind_mounts), *(item.source for item in config.data_items)]

@@ -12,9 +12,10 @@ from sqlalchemy.orm import Session
 
 from trainmaster.config import policies
 from trainmaster.config.experiment import ExperimentConfig
+from trainmaster.config.masks import MASK
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.policies import Policy
-from trainmaster.config.secrets import MASK, masked, masks, unmasked
+from trainmaster.config.secrets import masked, masks, unmasked
 from trainmaster.config.task import TaskConfig
 from trainmaster.master.db.organisation import ClusterMessage, ConfigPolicy
 from trainmaster.master.db.tables import Workspace

@@ -16,9 +16,10 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
+from trainmaster.config.masks import MASK
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.names import no_segment
-from trainmaster.config.secrets import MASK, masks, unmasked
+from trainmaster.config.secrets import masks, unmasked
 from trainmaster.config.shapes import Section
 from trainmaster.config.source import Document, check_size
 from trainmaster.config.task import TaskConfig

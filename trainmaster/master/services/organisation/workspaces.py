@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, Select, delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
-from trainmaster.config.secrets import MASK, masks, unmasked
+from trainmaster.config.masks import MASK
+from trainmaster.config.secrets import masks, unmasked
 from trainmaster.config.source import Document
 from trainmaster.config.storage import NOT_OF_USERS, SITE_ONLY, incomplete
 from trainmaster.config.validation import check

@@ -12,8 +12,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.limits import Limits
+from trainmaster.config.masks import MASK
 from trainmaster.config.messages import ConfigError
-from trainmaster.config.secrets import MASK, masked, masks
+from trainmaster.config.secrets import masked, masks
 from trainmaster.config.source import Document
 from trainmaster.config.task import TaskConfig, parse_task, seconds_of, task_document
 from trainmaster.master.db.standalone import Standalone
