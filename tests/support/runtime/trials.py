@@ -132,7 +132,7 @@ class Trial:
 
     def ended(self, job: StagedJob, master: FakeMaster, nodes: list[subprocess.Popen[str]], how: str = "") -> Attempt:
         """Wait for the end of a job's nodes."""
-        output = "".join(node.communicate(timeout=120)[0] for node in nodes)
+        output = "".join(node.communicate(timeout=300)[0] for node in nodes)
         attempt = Attempt(max(node.returncode for node in nodes), output, job, master, how)
         self.attempts.append(attempt)
         return attempt
