@@ -56,11 +56,11 @@ def export(
             (partial / CODE).mkdir()
             if code := sources.code(training.experiment):
                 unpack(code, partial / CODE)
-            (partial / CONFIG).write_text(write(training.config))
+            (partial / CONFIG).write_text(write(training.config), encoding="utf-8")
             if training.git is not None and training.git.diff:
-                (partial / DIFF).write_text(training.git.diff)
-        (partial / ORIGIN).write_text(json.dumps(asdict(origin), indent=2, default=_plain) + "\n")
-        (partial / "README.md").write_text("\n".join(_readme(version, aliases, origin, files)) + "\n")
+                (partial / DIFF).write_text(training.git.diff, encoding="utf-8")
+        (partial / ORIGIN).write_text(json.dumps(asdict(origin), indent=2, default=_plain) + "\n", encoding="utf-8")
+        (partial / "README.md").write_text("\n".join(_readme(version, aliases, origin, files)) + "\n", encoding="utf-8")
         partial.rename(target)
     except OSError as error:
         raise ClientError(f"{target} could not be written: {error}.") from None
@@ -108,7 +108,7 @@ def facts(aliases: Sequence[str], origin: VersionOrigin) -> Iterator[tuple[str, 
         yield "aliases", ", ".join(aliases)
     yield "checkpoint", f"{origin.checkpoint}, {origin.size} bytes, after {origin.steps} batches, {_day(origin.saved)}"
     if training is None:
-        yield "training", "not known, or not shown to whoever exported this"
+        yield "training", "not known, or not shown to the user who exported this"
         return
     if origin.metric is not None:
         better = "smaller" if training.smaller_is_better else "larger"

@@ -62,13 +62,18 @@ def _lost(audit: StorageAudit, place: AuditedPlace, confirm: Ask) -> int:
             f"{one.missing} of {one.files} files are gone"
         )
     _more(len(place.lost))
+    unmounted = "None of them has a file: is the storage mounted? If not, say no. " if _all_gone(place) else ""
     if not place.lost or not confirm(
-        f"Have the master read the files of these {len(place.lost)} checkpoints again? What has none left is deleted."
+        f"{unmounted}Have the master read the files of these {len(place.lost)} checkpoints again? What has none left is deleted."
     ):
         return len(place.lost)
     audit.forget(place.lost)
     print("       -> asked for; the master does it while it runs")
     return 0
+
+
+def _all_gone(place: AuditedPlace) -> bool:
+    return len(place.lost) == place.checkpoints and all(one.missing == one.files for one in place.lost)
 
 
 def _stray(audit: StorageAudit, place: AuditedPlace, confirm: Ask) -> int:

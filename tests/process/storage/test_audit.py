@@ -109,6 +109,7 @@ def test_folder_is_compared_and_mended(
     assert "data" not in told.replace(str(root), "").replace("database", "")
     assert len(asked) == 2
     assert "3 differences left." in told
+    assert "is the storage mounted?" not in asked[0]
     assert states(master, rows) == ["COMPLETED"] * 3
     assert stray.exists()
 

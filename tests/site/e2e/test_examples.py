@@ -46,8 +46,8 @@ def trial_class(training: Training) -> bool:
     return training.name.endswith("-trial")
 
 
-# digits is a search of fixed length; digits-ddp goes on in test_slurm.py. What has a door, and trial classes, go on
-# with the same weights in tests/process/frameworks: one of them is enough on a cluster.
+# digits is a search of fixed length; digits-ddp continues in test_slurm.py. Doors and trial classes continue with the
+# same weights in tests/process/frameworks: one of them is enough on a cluster.
 GO_ON = [
     training
     for training in OF_EXAMPLES

@@ -94,7 +94,7 @@ class NodeCache:
                 else:
                     self._make(name, source, folder, began)
                 entry = _entry(folder)
-                # Written anew also for the time of the latest use.
+                # Its time is that of the latest use.
                 _write(folder, {**entry, "keep": keep or (reused and entry.get("keep", True))})
             except BaseException:
                 os.close(use)

@@ -85,10 +85,12 @@ class StorageAudit:
         """Look at the site's own storage, and at each place that keeps a checkpoint."""
         with self._store.transaction() as session:
             places, rows = self._places(session)
-            sending = set(session.scalars(select(CheckpointUpload.checkpoint)))
+            # Whatever place a row names: its files are somebody's.
+            named = set(session.scalars(select(Checkpoint.uuid).where(Checkpoint.state != "DELETED")))
+            named |= set(session.scalars(select(CheckpointUpload.checkpoint)))
             versions = set(session.scalars(select(ModelVersion.checkpoint)))
         for name, place in places.items():
-            self._compare(place, rows[name], sending, versions)
+            self._compare(place, rows[name], named, versions)
         return list(places.values())
 
     def forget(self, lost: Iterable[LostFiles]) -> None:
@@ -142,7 +144,7 @@ class StorageAudit:
         return storage.root or (str(data / DEFAULT_STORAGE) if data is not None else "")
 
     def _compare(
-        self, place: AuditedPlace, rows: Iterable[Checkpoint], sending: set[uuid.UUID], versions: set[uuid.UUID]
+        self, place: AuditedPlace, rows: Iterable[Checkpoint], named: set[uuid.UUID], versions: set[uuid.UUID]
     ) -> None:
         try:
             found = self._listed(place)
@@ -158,10 +160,8 @@ class StorageAudit:
                 if missing:
                     lost = LostFiles(row.uuid, row.experiment_id, len(missing), len(wanted), row.uuid in versions)
                     place.lost.append(lost)
-            if row.state != "DELETED":
-                found.pop(str(row.uuid), None)
         for key, one in sorted(found.items()):
-            if one is not None and one.paths and uuid.UUID(key) not in sending:
+            if one is not None and one.paths and uuid.UUID(key) not in named:
                 newest = one.newest or _newest(Path(self._root(place.storage)) / key, self._rules_of(place, key))
                 if newest < time.time() - YOUNG:
                     place.stray.append(StrayFiles(key, len(one.paths), one.size, newest, one.owner))
