@@ -38,7 +38,9 @@ class GitState:
         for name, value in found.items():
             if name != "diff" and isinstance(value, str) and len(value) > MOST_NAME:
                 raise ValueError(f"The {name} of the commit is too long: at most {MOST_NAME} characters.")
-        diff = str(found.get("diff", "")).encode(errors="replace")
+        # The database takes no NUL and no half of a surrogate pair.
+        found = {name: _storable(value) if isinstance(value, str) else value for name, value in found.items()}
+        diff = str(found.get("diff", "")).encode()
         cut = len(diff) > MOST_DIFF
         # Cut at the end of a line: half of a secret has no mask.
         kept = diff[:MOST_DIFF].rpartition(b"\n")[0] + b"\n" if cut else diff
@@ -63,3 +65,7 @@ class GitState:
         """Lines that the diff adds or removes."""
         lines = self.diff.splitlines()
         return sum(line[:1] in ("+", "-") and line[:3] not in ("+++", "---") for line in lines)
+
+
+def _storable(text: str) -> str:
+    return text.replace("\0", "").encode(errors="replace").decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 from typing import Any, Mapping, Optional
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from trainmaster.runtime.errors import MasterError
 from trainmaster.runtime.master import MasterCalls
 
 _BLOCK = 2**20  # bytes
-_PATIENCE = 60.0  # seconds for a master that is away: the next time is soon
+_PATIENCE = 60.0  # seconds for a master or a store that is away: the next time is soon
 
 
 class EventStore:
@@ -25,9 +26,11 @@ class EventStore:
         self._master = master
         self._path = "/api/x1/allocations/%s/events" % quote(allocation_id, safe="")
         self._requests: Optional[StoreRequests] = None
+        self._deadline = 0.0  # of the file that is sent, on the monotonic clock
 
     def put(self, path: Path, name: str) -> None:
         """Send what a file holds now; it may be written to meanwhile, at its end. Raises CheckpointError, OSError."""
+        self._deadline = time.monotonic() + _PATIENCE
         with open(str(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             digest = hashlib.md5()  # noqa: S324 - the store checks by it what has arrived
@@ -41,13 +44,16 @@ class EventStore:
             for _ in range(2):
                 answer = self._sign(name, size)
                 if self._requests is None:
-                    self._requests = StoreRequests(str(answer["authority"]))
+                    self._requests = StoreRequests(str(answer["authority"]), self._is_late)
                 try:
                     self._requests.put(Signed.of(answer["files"][0]), FilePart(file, 0, size), digest.digest())
                     return
                 except Stale:
                     continue
         raise CheckpointError("%s could not be sent: the store takes no signature of the master's" % path)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._deadline
 
     def _sign(self, name: str, size: int) -> Mapping[str, Any]:
         body = {"files": [{"path": name, "size": size}]}

@@ -57,6 +57,7 @@ class TensorboardFiles:
         self._shared = shared
         self._lock = threading.Lock()
         self._ended = threading.Event()
+        self._told = ""  # the latest fault
         self._copied: Dict[Path, Tuple[int, int]] = {}  # what is there already: size, time of change (ns)
 
     def upload(
@@ -139,4 +140,6 @@ class TensorboardFiles:
         try:
             self.upload()
         except (OSError, CheckpointError) as error:
-            logger.warning("TensorBoard's files could not be copied: %s", error)
+            if str(error) != self._told:  # it is tried again soon
+                self._told = str(error)
+                logger.warning("TensorBoard's files could not be copied: %s", error)

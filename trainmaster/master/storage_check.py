@@ -64,7 +64,8 @@ def _lost(audit: StorageAudit, place: AuditedPlace, confirm: Ask) -> int:
     _more(len(place.lost))
     unmounted = "None of them has a file: is the storage mounted? If not, say no. " if _all_gone(place) else ""
     if not place.lost or not confirm(
-        f"{unmounted}Have the master read the files of these {len(place.lost)} checkpoints again? What has none left is deleted."
+        f"{unmounted}Have the master read the files of these {len(place.lost)} checkpoints again? What has none left "
+        "is deleted."
     ):
         return len(place.lost)
     audit.forget(place.lost)

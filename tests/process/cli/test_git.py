@@ -169,6 +169,11 @@ def test_what_is_no_commit_is_refused(api: Master, git_fields: dict[str, Any], w
         api._http.request("POST", "/api/v1/experiments", body={"config": config, "git": git_fields}, retry=False)
 
 
+def test_text_that_the_database_does_not_take_is_stored_without_it() -> None:
+    state = GitState.of(commit="a" * 40, branch="b\0c", diff="+x\0y\udc80\n")
+    assert (state.branch, state.diff) == ("bc", "+xy?\n")
+
+
 def test_fields_of_determineds_clients_are_kept(api: Master) -> None:
     config = "name: a\nentrypoint: x\nsearcher: {name: single, metric: loss}\n"
     fields = {"gitCommit": "b" * 40, "gitRemote": "r", "gitCommitter": "Ada", "gitCommitDate": "2024-01-01T00:00:00Z"}

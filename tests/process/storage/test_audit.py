@@ -14,11 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from tests.process.storage.conftest import Stored
 from tests.support.master import MasterProcess, ended_as, files, serving, wait_for
 from trainmaster.client.models import Checkpoint
 from trainmaster.config.master import parse_master
+from trainmaster.master.db.embedded import EmbeddedServer
+from trainmaster.master.db.engine import make_engine
 from trainmaster.master.services.removal import storage_audit
 from trainmaster.master.storage_check import examine_storage
 
@@ -125,6 +128,21 @@ def test_folder_is_compared_and_mended(
     assert (root / third.uuid / "weights").exists()
     shutil.rmtree(young)
     assert examined(master, True, capsys)[0] == 0
+
+
+def test_files_that_a_row_places_elsewhere_are_not_stray(
+    master: MasterProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *_ = saved(master)
+    folder = master.data / "checkpoints" / first.uuid
+    old(folder)
+    engine = make_engine(EmbeddedServer(master.data).url, pool_size=1)
+    elsewhere = text('UPDATE checkpoints SET storage = \'{"type": "elsewhere"}\' WHERE uuid = :uuid')
+    with engine.begin() as connection:
+        connection.execute(elsewhere, {"uuid": first.uuid})
+    engine.dispose()
+    assert first.uuid not in examined(master, True, capsys)[1]
+    assert (folder / "weights").exists()
 
 
 def test_without_a_terminal_nothing_is_mended(master: MasterProcess) -> None:

@@ -94,7 +94,7 @@ class Source:
     def copy(self, target: str, earlier: Optional[str], progress: CopyProgress) -> None:
         """Write the content to `target`; files that a copy in `earlier` has as well are linked. What `target` holds of
         an interrupted copy is kept. Raises DataFault, Stopped, OSError."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of source has its own
 
 
 def source_of(text: str, unpack: bool, page: Callable[[Mapping[str, str]], Mapping[str, Any]]) -> Source:
@@ -135,7 +135,7 @@ class _Files(Source):
         return os.path.join(root, file.path)
 
     def fetch(self, file: SourceFile, goal: str, progress: CopyProgress) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of source has its own
 
 
 class Folder(_Files):
