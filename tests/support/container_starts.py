@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trainmaster.containers import ContainerStart, container_runtime
 
+QUESTIONS = (["image"], ["pull"])
 RECORDS = """#!{python} -S
 import json, os, sys
 with open({record!r}, "a") as record:
@@ -42,7 +43,7 @@ class Call:
 def called(
     runtime: str, start: ContainerStart, folder: Path, environment: Mapping[str, str] | None = None
 ) -> tuple[Call, subprocess.CompletedProcess[str]]:
-    """The first call. `folder`: what the test may write in."""
+    """The first call that is no question about the image. `folder`: what the test may write in."""
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
     record = folder / "calls"
@@ -69,6 +70,7 @@ def called(
     )
     assert not list(scratch.iterdir()), "the private folder stayed behind"
     calls = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+    calls = [call for call in calls if call["argv"][:1] not in QUESTIONS]
     if not calls:
         return Call([], {}), done
     text = json.dumps(calls[0])

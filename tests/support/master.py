@@ -73,6 +73,17 @@ def _ending_its_jobs(config: str) -> str:
     return re.sub(r"^( +)type: local$", rf"\1type: local\n\1{key}", text, flags=re.MULTILINE)
 
 
+def image_digests(master: Master, number: int) -> list[str]:
+    """Which content the images had that an experiment's best trial ran in, by the lineage of its best checkpoint."""
+    name = f"of-{number}-{secrets.token_hex(4)}"
+    master.registry.create_model(name)
+    version = master.registry.register(name, master.experiment(number).best_checkpoint().uuid)["version"]
+    origin = master.views.lineage(name, version).training
+    assert origin is not None
+    master.registry.delete_model(name)
+    return [*origin.image_digests]
+
+
 class MasterProcess:
     """`trainmaster serve` in a process of its own. `user`: run it as that account (needs root).
 

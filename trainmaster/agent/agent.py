@@ -330,7 +330,8 @@ class Agent:
         if order.add_capabilities and account.uid:
             log.warning("%s: capabilities have no effect: it runs as %s, not as root", order.token, account.name)
         sources = self._sources[order.token] = self._mounts.open(asked, account)
-        body = container_body(self._described(order, account, sources.binds, devices))
+        digest = self._engine.image_digest(order.image)
+        body = container_body(self._described(order, account, sources.binds, devices, digest))
         return self._engine.create(body, f"tm-{order.token}-{order.node_rank}")
 
     def _check_mounts(self, token: str, container: str) -> None:
@@ -345,7 +346,12 @@ class Agent:
             raise ContainerError(f"bind_mounts: {wrong[0]} was replaced while the container was started.", Blame.JOB)
 
     def _described(
-        self, order: ContainerOrder, account: ContainerUser, binds: Sequence[Bind], devices: Sequence[Device]
+        self,
+        order: ContainerOrder,
+        account: ContainerUser,
+        binds: Sequence[Bind],
+        devices: Sequence[Device],
+        image_digest: str,
     ) -> DockerStart:
         slots = [slot for slot in self._identity.slots if slot.id in order.slot_ids]
         return DockerStart(
@@ -358,7 +364,7 @@ class Agent:
             labels=self._engine.labels(
                 order.token, order.job_id, order.node_rank, order.num_nodes, tuple(order.slot_ids)
             ),
-            variables=order.environment,
+            variables={**order.environment, "TRAINMASTER_IMAGE_DIGEST": image_digest},
             binds=binds,
             gpus=[slot.uuid for slot in slots if slot.type is SlotType.CUDA],
             rocm=any(slot.type is SlotType.ROCM for slot in slots),

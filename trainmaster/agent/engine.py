@@ -129,6 +129,16 @@ class Engine:
                 return False
         return True
 
+    def image_digest(self, image: str) -> str:
+        """Return which content an image on this host has: its first digest in a registry (`name@sha256:...`), else its
+        id; empty when it is not here. Raises ContainerError."""
+        with _engine_errors():
+            try:
+                found: Mapping[str, Any] = self._api().inspect_image(image)  # type: ignore[no-untyped-call]
+            except errors.ImageNotFound:
+                return ""
+        return str(next(iter(found.get("RepoDigests") or [found["Id"]])))
+
     def pull(self, image: str, login: Mapping[str, str] | None = None) -> None:
         """Pull an image. `login`: Docker's AuthConfig; None uses Docker's own configuration on this host. Raises
         ContainerError."""

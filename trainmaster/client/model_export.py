@@ -119,6 +119,8 @@ def facts(aliases: Sequence[str], origin: VersionOrigin) -> Iterator[tuple[str, 
         yield "code", _commit(training.git)
     for kind, image in training.images.items():
         yield f"image ({kind})", image
+    if training.image_digests:
+        yield "content of the image", ", ".join(training.image_digests)
     if training.data:
         yield "data", ", ".join(training.data)
     if training.jobs:

@@ -549,8 +549,8 @@ class GitAnswer:
 @dataclass(frozen=True)
 class TrainingOrigin:
     """The experiment and the trial that wrote the checkpoint. `config` has masks for secrets; `images`: by kind of
-    slot; `data`: folders of the cluster that the jobs saw, and what they copied; `jobs`: of the trial, as
-    `cluster:number`; `created`: seconds since 1970."""
+    slot; `image_digests`: which content they had, as the jobs found it; `data`: folders of the cluster that the jobs
+    saw, and what they copied; `jobs`: of the trial, as `cluster:number`; `created`: seconds since 1970."""
 
     experiment: int
     experiment_name: str
@@ -565,6 +565,7 @@ class TrainingOrigin:
     config: Mapping[str, Any]
     git: GitView | None
     images: Mapping[str, str]
+    image_digests: tuple[str, ...]
     data: tuple[str, ...]
     jobs: tuple[str, ...]
 

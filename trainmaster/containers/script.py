@@ -65,6 +65,8 @@ def container_script(template: str, start: ContainerStart, **values: object) -> 
         binds=[Bind(folder, folder), *(bind for bind in start.binds if bind not in below)],
         targets=[bind.container_path.rstrip("/") for bind in start.binds],
         inside=[(bind, posixpath.relpath(bind.container_path, NODE_DIR)) for bind in below],
+        image_named=start.image,
+        fresh=start.fresh,
         gpus=start.gpus,
         rocm=start.rocm,
         **values,

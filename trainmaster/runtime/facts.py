@@ -21,6 +21,7 @@ _DEVICE_LISTS = {
         "SLURM_JOB_GPUS",
     ),
 }
+_LONGEST_DIGEST = 300  # characters of an image's
 
 
 class Facts(Record):
@@ -34,6 +35,7 @@ class Facts(Record):
     slot_ids: Tuple[int, ...]
     device_uuids: Tuple[str, ...]
     end_time: Optional[float]  # seconds since the epoch; None when no limit is known
+    image_digest: str  # of the container's image, as its start found it; empty where it has none
 
 
 def read_facts(environ: Mapping[str, str], job: JobDescription) -> Facts:
@@ -57,7 +59,12 @@ def read_facts(environ: Mapping[str, str], job: JobDescription) -> Facts:
         slot_ids=slot_ids,
         device_uuids=uuids,
         end_time=_end_time(environ),
+        image_digest=_plain(environ.get("TRAINMASTER_IMAGE_DIGEST", "")),
     )
+
+
+def _plain(text: str) -> str:
+    return "".join(letter for letter in text if "!" <= letter <= "~")[:_LONGEST_DIGEST]
 
 
 def _slots(

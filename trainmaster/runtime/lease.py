@@ -26,6 +26,7 @@ def take_lease(master: MasterCalls, job: JobDescription, facts: Facts, addresses
         "node_name": facts.node_name,
         "slot_ids": list(facts.slot_ids),
         "addresses": addresses,
+        "image_digest": facts.image_digest,
         "fetches_context": True,
     }
     path = "/api/x1/allocations/%s/lease" % job.allocation_id

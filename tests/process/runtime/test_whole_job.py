@@ -67,6 +67,7 @@ def test_a_job_runs_its_entrypoint_and_reports_everything(stage: Any) -> None:
             "node_name": "n0",
             "slot_ids": [0, 1],
             "addresses": ["127.0.0.1"],
+            "image_digest": "",
             "fetches_context": True,
         }
     ]

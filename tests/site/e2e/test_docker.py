@@ -15,7 +15,7 @@ from tests.support.docker.engine import DockerEngine, docker_engine
 from tests.support.docker.hosts import USER
 from tests.support.docker.masters import Hosts, running_hosts
 from tests.support.docker.registry import Registry, running_registry
-from tests.support.master import ended_as, files, free_port, log_text, only_trial, validations, wait_for
+from tests.support.master import ended_as, files, free_port, image_digests, log_text, only_trial, validations, wait_for
 from tests.support.reference import reference
 from tests.support.services import page, wait_over
 from trainmaster.client.context import collect
@@ -75,7 +75,7 @@ def wait_for_all(master: Master, number: int, trials: int, count: int) -> None:
     )
 
 
-def test_a_search_ends_and_leaves_nothing_behind(hosts: Hosts) -> None:
+def test_a_search_ends_and_leaves_nothing_behind(hosts: Hosts, docker_engine: DockerEngine) -> None:
     master = hosts.master.client()
     searcher = {"name": "random", "metric": "error", "max_trials": 6, "max_concurrent_trials": 4}
     number = create(
@@ -87,6 +87,7 @@ def test_a_search_ends_and_leaves_nothing_behind(hosts: Hosts) -> None:
     assert validations(master, [trial.id for trial in trials]) == {trial.id: [1, 2, 3] for trial in trials}
     kept = [hosts.folder / "checkpoints" / one.uuid for one in master.checkpoints(number)]
     assert {folder.owner() for folder in kept if folder.exists()} == {USER}
+    assert image_digests(master, number) == [docker_engine.image_id()]
     master.delete_experiment(number)
     wait_for(lambda: not any(folder.exists() for folder in kept), "the files of another account to go")
 

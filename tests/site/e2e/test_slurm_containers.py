@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from tests.support import trainings
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.slurm import apptainer_command, python_image, slurm_cluster
-from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, wait_for
+from tests.support.master import MasterProcess, ended_as, files, image_digests, log_text, only_trial, wait_for
 from tests.support.slurm.site import slurm_master
 from trainmaster.cli import admin
 from trainmaster.client.master import Master
@@ -107,7 +108,29 @@ def test_an_image_is_found_by_its_name(slurm_master: MasterProcess, python_image
     )
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
     ended_as(master, number, "COMPLETED")
-    assert [image.checksum is not None for image in ImageCache(images).images()] == [True]
+    [image] = ImageCache(images).images()
+    assert image.checksum == hashlib.sha256(python_image.read_bytes()).hexdigest()
+    assert image_digests(master, number) == [f"sha256:{image.checksum}"]
+
+
+def test_image_without_checksum_is_known_by_its_own_uuid(slurm_master: MasterProcess, python_image: Path) -> None:
+    master = slurm_master.client()
+    number = run(master, trainings.COUNTING)
+    ended_as(master, number, "COMPLETED")
+    assert image_digests(master, number) == [f"sif:{python_image.read_bytes()[48:64].hex()}"]
+
+
+def test_data_is_copied_to_the_node_and_seen_in_the_container(slurm_master: MasterProcess, place: Path) -> None:
+    (place / "words").mkdir()
+    (place / "words" / "a.txt").write_text("alpha")
+    script = "import os; print('READ', open(os.environ['TRAINMASTER_DATA'] + '/words/a.txt').read())"
+    master = slurm_master.client()
+    for said in ("copied 5 B in 1 files", "is on this node already"):
+        number = run(master, script, data=[{"source": str(place / "words"), "to": "node"}])
+        ended_as(master, number, "COMPLETED")
+        text = log_text(master, only_trial(master, number).id)
+        assert said in text, text
+        assert "READ alpha" in text, text
 
 
 def test_reason_says_image_has_no_python(slurm_master: MasterProcess, place: Path) -> None:

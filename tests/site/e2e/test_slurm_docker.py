@@ -22,6 +22,7 @@ from tests.support.master import (
     MasterProcess,
     ended_as,
     files,
+    image_digests,
     log_text,
     make_folder,
     only_trial,
@@ -114,7 +115,9 @@ def test_a_cancelled_job_saves_and_leaves(docker_master: MasterProcess, slurm_cl
     assert len(master.checkpoints(number)) == 1
 
 
-def test_warned_job_saves_and_continues(docker_master: MasterProcess, slurm_cluster: Cluster) -> None:
+def test_warned_job_saves_and_continues(
+    docker_master: MasterProcess, slurm_cluster: Cluster, batch_engine: DockerEngine
+) -> None:
     master = docker_master.client()
     text = trainings.experiment(epochs=8, stay_at=4)
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
@@ -122,6 +125,7 @@ def test_warned_job_saves_and_continues(docker_master: MasterProcess, slurm_clus
     ended_as(master, number, "COMPLETED")
     trial = only_trial(master, number)
     assert (trial.attempts, trial.restarts, trial.batches) == (2, 0, 8)
+    assert image_digests(master, number) == [batch_engine.image_id()]
 
 
 def test_a_killed_job_leaves_no_container(

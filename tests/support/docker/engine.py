@@ -124,6 +124,10 @@ class DockerEngine:
                 with suppress(docker.errors.APIError):
                     client.api.remove_container(one["Id"], force=True)
 
+    def image_id(self, name: str = IMAGE) -> str:
+        with _closing(self.client()) as client:
+            return str(client.images.get(name).id)
+
     def import_image(self, root: Path, name: str = IMAGE) -> None:
         """Make an image from a folder, unless it is there."""
         if self._has(name):

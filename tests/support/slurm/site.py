@@ -27,6 +27,7 @@ resource_manager:
   gpu_libraries: false
   poll_interval: 1
   walltime_grace: 40
+  node_data: {node_data}
   environment: {{SLURM_CONF: {conf}}}
 checkpoint_storage: {{type: shared_fs, host_path: {checkpoints}}}
 task_container_defaults:
@@ -63,7 +64,7 @@ def make_slurm_master(
     jobs = cluster.layout.job_root / folder.name
     checkpoints = folder / "checkpoints"
     images = folder / "images"  # by name
-    for path in (jobs, checkpoints, images):
+    for path in (jobs, checkpoints, images, folder / "node"):
         path.mkdir(mode=0o700)
         os.chown(path, account.pw_uid, account.pw_gid)
     # The checkout may lie where an ordinary user cannot read it.
@@ -76,6 +77,7 @@ def make_slurm_master(
         apptainer=apptainer,
         conf=cluster.layout.slurm_conf,
         checkpoints=checkpoints,
+        node_data=folder / "node",
         images=images,
         image=image,
     )

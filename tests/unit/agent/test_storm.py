@@ -92,6 +92,10 @@ class MemoryEngine:
         dawdle()
         return True
 
+    def image_digest(self, image: str) -> str:
+        dawdle()
+        return "sha256:0a1b"
+
     def labels(self, token: str, job_id: str, rank: int, nodes: int, slots: tuple[int, ...]) -> dict[str, Any]:
         return {"token": token, "job_id": job_id, "node_rank": rank, "num_nodes": nodes, "slot_ids": slots}
 

@@ -38,6 +38,7 @@ class Lease(Storable):
     node_name: str = ""
     slot_ids: list[int] = []  # noqa: RUF012
     addresses: list[Annotated[str, Field(max_length=256)]] = Field([], max_length=64)
+    image_digest: str = Field("", max_length=300)
     fetches_context: bool = False  # the runtimes of jobs that an older master submitted expect it in the answer
 
 
@@ -79,6 +80,7 @@ async def lease(
         slot_ids=body.slot_ids,
         addresses=body.addresses,
         peer=peer_of(request),
+        image_digest=body.image_digest,
     )
     work = await master.job_calls.leases.ask(asked)
     if work["context_size"] and not body.fetches_context:

@@ -27,8 +27,8 @@ class PutAlias(Body):
 
 class TrainingOrigin(Shape):
     """The experiment and the trial that wrote the checkpoint. `config` has masks for secrets; `images`: by kind of
-    slot; `data`: folders of the cluster that the jobs saw, and what they copied; `jobs`: of the trial, as
-    `cluster:number`; `created`: seconds since 1970."""
+    slot; `image_digests`: which content they had, as the jobs found it; `data`: folders of the cluster that the jobs
+    saw, and what they copied; `jobs`: of the trial, as `cluster:number`; `created`: seconds since 1970."""
 
     experiment: int
     experiment_name: str
@@ -43,6 +43,7 @@ class TrainingOrigin(Shape):
     config: Json
     git: GitView | None
     images: dict[str, str]
+    image_digests: list[str]
     data: list[str]
     jobs: list[str]
 
@@ -112,6 +113,7 @@ def _training(found: Training) -> TrainingOrigin:
         config=dict(found.config),
         git=None if git is None else GitView(**git.to_json(), changed_lines=git.changed_lines),
         images=dict(found.images),
+        image_digests=found.image_digests,
         data=found.data,
         jobs=found.jobs,
     )

@@ -378,6 +378,9 @@ class AllocationNode(Base):
     slot_ids: Mapped[list[int]]
     addresses: Mapped[list[str]]  # reported by the job; passed on to its own nodes, and trusted for nothing else
     peer: Mapped[str] = mapped_column(default="", server_default="")  # the address that asked for its lease
+    image_digest: Mapped[str] = mapped_column(
+        default="", server_default=""
+    )  # of its container's image, as the job says
     joined_at: Mapped[Time] = _now()
 
 

@@ -53,6 +53,7 @@ class LeaseRequest:
     slot_ids: Sequence[int]
     addresses: Sequence[str]  # as the job says
     peer: str = ""  # where it speaks from, as seen here
+    image_digest: str = ""  # of its container's image
 
 
 class Leases(BoundService):
@@ -178,6 +179,7 @@ def _join(session: Session, requests: Sequence[LeaseRequest]) -> set[str]:
             "slot_ids": list(request.slot_ids),
             "addresses": list(request.addresses),
             "peer": request.peer,
+            "image_digest": request.image_digest,
         }
         for request in requests
     ]

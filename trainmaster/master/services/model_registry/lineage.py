@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, func, select
 
 from trainmaster.config.git_state import GitState
 from trainmaster.config.secrets import masked
-from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, User
+from trainmaster.master.db.tables import Allocation, AllocationNode, Checkpoint, Experiment, Project, Trial, User
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import BoundService
 from trainmaster.master.services.files import git_states
@@ -21,7 +21,8 @@ from trainmaster.master.values.configs import StoredConfig
 @dataclass(frozen=True)
 class Training:
     """The experiment and the trial that wrote a checkpoint. `config` has masks for secrets; `images`: by kind of slot;
-    `data`: folders of the cluster that the jobs saw, and what they copied. `jobs`: of the trial, `cluster:number`."""
+    `image_digests`: which content they had, as the jobs found it; `data`: folders of the cluster that the jobs saw, and
+    what they copied. `jobs`: of the trial, `cluster:number`."""
 
     experiment: Experiment
     trial: Trial
@@ -29,6 +30,7 @@ class Training:
     config: Mapping[str, Any]
     git: GitState | None
     images: Mapping[str, str]
+    image_digests: list[str]
     data: list[str]
     jobs: list[str]
 
@@ -65,10 +67,21 @@ class Lineages(BoundService):
                 config,
                 git_states.of_experiments(session, [experiment.id]).get(experiment.id),
                 _images(experiment.config),
+                list(session.scalars(_DIGESTS, {"trial": trial.id})),
                 _data(experiment.config),
                 [f"{cluster}:{job}" if cluster else str(job) for cluster, job in session.execute(jobs)],
             )
             return Lineage(checkpoint, training)
+
+
+# Of the images that a trial's jobs ran in, the newest first.
+_DIGESTS = (
+    select(AllocationNode.image_digest)
+    .join(Allocation, Allocation.id == AllocationNode.allocation_id)
+    .where(Allocation.trial_id == bindparam("trial"), AllocationNode.image_digest != "")
+    .group_by(AllocationNode.image_digest)
+    .order_by(func.max(Allocation.attempt).desc(), AllocationNode.image_digest)
+)
 
 
 def _images(config: StoredConfig) -> dict[str, str]:
