@@ -16,7 +16,7 @@ from trainmaster.core.file_tree import inner_links, kept_links, list_files, sett
 from trainmaster.core.reports import Reports
 from trainmaster.core.shards import Shard, assign, assign_links, check_digests, merge_metadata, merge_sizes, same_names
 from trainmaster.core.storage import METADATA, Storage, selected
-from trainmaster.core.values import counted_steps, storable
+from trainmaster.core.values import check_file_count, counted_steps, storable
 from trainmaster.runtime.errors import CallFailed, CallRejected
 from trainmaster.runtime.master import MasterCalls
 
@@ -352,6 +352,8 @@ class CheckpointContext:
         self._on_saved()
 
     def _conclude(self, storage_id: str, metadata: Dict[str, Any], sizes: Dict[str, int]) -> None:
+        if self._reports is not None:
+            check_file_count(len(sizes) + 1, self._reports.limits)
         size = self._storage.conclude(storage_id, metadata)
         if self._reports is None:
             return

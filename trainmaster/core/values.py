@@ -105,6 +105,15 @@ def check_amount(record: Mapping[str, Any], limits: Mapping[str, int]) -> None:
         raise ValueError("this report holds %d values; at most %d are allowed (limits.report_values)" % (amount, most))
 
 
+def check_file_count(count: int, limits: Mapping[str, int]) -> None:
+    """Check that a checkpoint has no more files than the master takes. Raises ValueError."""
+    most = limits.get("checkpoint_files")
+    if most is not None and count > most:
+        raise ValueError(
+            "the checkpoint has %d files; at most %d are allowed (limits.checkpoint_files)" % (count, most)
+        )
+
+
 def _integer(value: int) -> int:
     if abs(value) > _LARGEST:
         raise Unstorable("it is too large a number to calculate with")

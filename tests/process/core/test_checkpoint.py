@@ -25,6 +25,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.records: list[Any] = []
+        self.limits: dict[str, int] = {}
 
     def add(self, kind: Any, **fields: Any) -> None:
         self.records.append({"kind": kind, **fields})
@@ -95,6 +96,16 @@ def test_a_failed_save_leaves_nothing(checkpoint: Any, reports: Any, tmp_path: P
         checkpoint.upload(tmp_path / "nothing", {"steps_completed": 1})
     assert os.listdir(tmp_path / "store") == []
     assert reports.records == []
+
+
+def test_checkpoint_of_too_many_files_leaves_nothing(checkpoint: Any, model: Any, reports: Any, tmp_path: Path) -> None:
+    reports.limits["checkpoint_files"] = 4
+    with pytest.raises(ValueError, match="the checkpoint has 5 files; at most 4 are allowed"):
+        checkpoint.upload(model, {"steps_completed": 1})
+    assert os.listdir(tmp_path / "store") == []
+    reports.limits["checkpoint_files"] = 5
+    checkpoint.upload(model, {"steps_completed": 1})
+    assert len(reports.records) == 1
 
 
 def test_a_checkpoint_in_the_background_counts_when_it_is_written(

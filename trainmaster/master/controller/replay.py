@@ -170,7 +170,7 @@ def _chunks(content: bytes) -> Iterator[tuple[list[bytes], int]]:
 def _record(line: bytes, limits: Limits) -> Json:
     """Parse a line. An invalid line is kept as such, so that numbers stay right."""
     # A line of nothing but brackets takes fifty times its size once it is parsed.
-    if len(line) > limits.report_values and line.count(b",") + line.count(b"[") + line.count(b"{") > _roomy(limits):
+    if len(line) > _roomy(limits) and line.count(b",") + line.count(b"[") + line.count(b"{") > _roomy(limits):
         return {"kind": "unreadable", "why": "it holds more values than limits.report_values allows"}
     try:
         record = json.loads(line)
@@ -180,4 +180,4 @@ def _record(line: bytes, limits: Limits) -> Json:
 
 
 def _roomy(limits: Limits) -> int:
-    return 4 * limits.report_values  # strings hold commas too
+    return max(4 * limits.report_values, 2 * limits.checkpoint_files)  # strings hold commas too

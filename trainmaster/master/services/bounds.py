@@ -43,6 +43,12 @@ def check_tree(limits: Limits, value: object, what: str) -> None:
     raise Invalid(limits.excess("depth", f"{what} is nested {{}} levels deep", f"more than {limits.depth}"))
 
 
+def check_record(limits: Limits, record: Mapping[str, Any]) -> None:
+    """Check a record of a job's stream, less the files of a checkpoint, which have a limit of their own. Raises
+    Invalid."""
+    check_tree(limits, {name: value for name, value in record.items() if name != "resources"}, "A record")
+
+
 def check_length(limits: Limits, text: str, key: str, what: str) -> None:
     """`key`: the limit for its characters. Raises Invalid."""
     if excess := limits.over(key, len(text), f"{what} has {{}} characters"):

@@ -37,6 +37,7 @@ from trainmaster.master.services.store import wake
 from trainmaster.master.values.observed import ObservedJob
 from trainmaster.master.values.stored import Json
 
+_LIMITS_OF_REPORTS = ("metric_name", "report_values", "checkpoint_files")  # that the job checks before it sends
 STARTED_AGAIN = "The scheduler lost the job's first run and started the job again."
 
 
@@ -126,7 +127,7 @@ class Leases(BoundService):
             work = job_spec.work_for(row.Experiment, row.Trial, allocation, slot_type, row.username)
             work["trial"]["steps_completed"] = row.steps or 0
             work["files"] = archives.listed(row.archive)
-            work["limits"] = {key: getattr(self._settings.limits, key) for key in ("metric_name", "report_values")}
+            work["limits"] = {key: getattr(self._settings.limits, key) for key in _LIMITS_OF_REPORTS}
         # Empty for a TensorBoard: no code of its owner runs in it.
         session_token = (
             "" if work["task_type"] == TENSORBOARD else self._identities.owner_token(allocation.id, allocation.token)

@@ -114,7 +114,7 @@ def _take_core(
     intake = RecordContext(session, orchestrator, trial, allocation)
     reports: list[metric_reports.MetricReport] = []
     for record in fresh:
-        bounds.check_tree(orchestrator.settings.limits, record, "A record")
+        bounds.check_record(orchestrator.settings.limits, record)
         kind = record.get("kind")
         if kind == "metrics":
             reports.append(report_of(record))
