@@ -77,7 +77,7 @@ SEARCHERS = Kind(
     group="trainmaster.searchers",
     noun="searcher",
     contract="trainmaster.master.search.method:Searcher",
-    version=1,
+    version=2,
     base="trainmaster.config.searcher:SearcherOptions",
 )
 

@@ -32,7 +32,7 @@ from trainmaster.config.shapes import Positive
 from trainmaster.master.search.random_search import RandomSearch
 
 class Nearest(ManyTrials):
-    contract_version: ClassVar[int] = 1
+    contract_version: ClassVar[int] = 2
     required: ClassVar[dict[str, str]] = {"points": "how many points are tried"}
 
     name: Literal["nearest"]
@@ -106,7 +106,12 @@ def test_missing_method_of_plugin_is_named_first(install: Install) -> None:
             "apptainer",
             "apptainer, charliecloud, docker, enroot, none, podman, pyxis, singularity",
         ),
-        (SEARCHERS, "randm", "random", "adaptive_asha, async_halving, grid, random, single"),
+        (
+            SEARCHERS,
+            "randm",
+            "random",
+            "adaptive_asha, asha, async_halving, grid, median_stopping, pbt, points, random, single",
+        ),
     ],
 )
 def test_unknown_plugin_name_lists_nearest_and_installed(kind: Kind, typed: str, near: str, all_: str) -> None:
@@ -154,8 +159,16 @@ def test_missing_searcher_error_names_it() -> None:
         Search.start({"name": "nearest", "metric": "m", "points": 3}, {}, 5)
 
 
+def test_searcher_of_the_first_contract_gets_a_sentence(install: Install) -> None:
+    text = NEAREST.replace("ClassVar[int] = 2", "ClassVar[int] = 1")
+    install("our_searcher", text, "[trainmaster.searchers]\nnearest = our_searcher:Nearest\n")
+    with pytest.raises(PluginError, match=r"written for version 1 of the contract .* has version 2. Update the plugin"):
+        plugins.load(SEARCHERS, "nearest")
+
+
 def test_a_searcher_inherits_the_keys_of_all(install: Install) -> None:
-    text = "class Nearest:\n    def method(self, hparams): ...\n    def preview(self, hparams): ...\n"
+    methods = "    def method(self, hparams): ...\n    def preview(self, hparams): ...\n"
+    text = f"class Nearest:\n    contract_version = 2\n{methods}"
     install("our_searcher", text, "[trainmaster.searchers]\nnearest = our_searcher:Nearest\n")
     with pytest.raises(PluginError, match=r"does not inherit trainmaster\.config\.searcher\.SearcherOptions"):
         plugins.load(SEARCHERS, "nearest")

@@ -10,8 +10,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.search.test_properties import SPACE, World, halving
+from tests.unit.search.test_properties import SPACE, halving
 from trainmaster.master.search import Action, Arrival, Create, Search, StopTrial
+from trainmaster.master.search.conformance import Life
 
 ASHA = {
     "name": "async_halving", "metric": "loss", "time_metric": "epochs", "num_rungs": 3, "divisor": 3,
@@ -32,7 +33,7 @@ def unknown(_trial: int, _rung: int) -> float:
     raise AssertionError("the search has recorded the order")
 
 
-class Watched(World):
+class Watched(Life):
     """Keeps what the search had said with each decision to stop a trial."""
 
     def __init__(self, *args: Any) -> None:
@@ -40,17 +41,17 @@ class Watched(World):
         self.search: Search
         super().__init__(*args)
 
-    def carry_out(self, actions: list[Action]) -> None:
+    def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, StopTrial):
                 self.said.append((action.request_id, action.why, self.search.arrivals(unknown)))
-        super().carry_out(actions)
+        super()._carry_out(actions)
 
 
 @settings(max_examples=60, deadline=None)
 @given(several, st.integers(0, 2**32 - 1), st.integers(0, 2**32))
 def test_ranks_and_cuts_are_those_of_the_decisions(searcher: dict[str, Any], seed: int, life: int) -> None:
-    world = Watched(searcher, seed, random.Random(life), 0.0)
+    world = Watched(searcher, SPACE, seed, random.Random(life), 0.0)
     world.live()
     numbers = {key: at for at, key in enumerate(world.search.request_ids)}
     at_the_end = world.search.arrivals(unknown)

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial
+from trainmaster.master.search import Create, Search, StopTrial
+from trainmaster.master.search.conformance import Life
 
 SPACE = {
     "lr": {"type": "log", "base": 10, "minval": -4, "maxval": 0, "count": 3},
@@ -40,6 +41,18 @@ searchers = st.one_of(
         st.integers(0, 20),
     ),
     st.builds(lambda h, r: {**h, "name": "async_halving", "num_rungs": r}, halving, st.integers(1, 5)),
+    st.builds(lambda h, r: {**h, "name": "asha", "num_rungs": r}, halving, st.one_of(st.none(), st.integers(1, 5))),
+    st.builds(
+        lambda h, n, grace: {
+            **{k: h[k] for k in h if k != "divisor"},
+            "name": "median_stopping",
+            "interval": n,
+            "grace": grace,
+        },
+        halving,
+        st.one_of(st.none(), st.integers(1, 40)),
+        st.integers(0, 10),
+    ),
     st.builds(
         lambda h, mode, rungs: {**h, "name": "adaptive_asha", "mode": mode, "bracket_rungs": rungs},
         halving,
@@ -47,101 +60,6 @@ searchers = st.one_of(
         st.lists(st.integers(1, 4), max_size=4),
     ),
 )
-VALUES: list[Any] = [0.0, 1, -1.5, 3e300, float("nan"), "NaN", "-Infinity", None]
-
-
-class World:
-    """Trials that live at random, and two searches that see them; one is restored before every event."""
-
-    def __init__(self, searcher: dict[str, Any], seed: int, life: random.Random, early: float) -> None:
-        self.searcher, self.life, self.early = searcher, life, early
-        self.search, actions = Search.start(searcher, SPACE, seed)
-        self.restored, again = Search.start(searcher, SPACE, seed)
-        assert actions == again
-        self.creates: list[Create] = []
-        self.running: dict[str, int] = {}  # told nothing -> epochs so far
-        self.leaving: set[str] = set()
-        self.gone: list[str] = []
-        self.invalid = 0
-        self.ends: list[Shutdown] = []
-        self.carry_out(actions)
-
-    def carry_out(self, actions: list[Action]) -> None:
-        for action in actions:
-            assert action.why
-            assert not self.ends, "something was asked for after the shutdown"
-            match action:
-                case Create():
-                    self.creates.append(action)
-                    self.running[action.request_id] = 0
-                case StopTrial():
-                    del self.running[action.request_id]  # a second stop, or one for a strange trial, fails here
-                    self.leaving.add(action.request_id)
-                case Shutdown():
-                    self.ends.append(action)
-        if self.limit:
-            assert len(self.running) <= self.limit
-        assert len(self.creates) - self.invalid <= self.most
-        assert len(self.creates) <= 2 * self.most
-
-    @property
-    def most(self) -> int:
-        return {"single": 1, "grid": GRID_SIZE}.get(self.searcher["name"]) or int(self.searcher["max_trials"])
-
-    @property
-    def limit(self) -> int:
-        return int(self.searcher.get("max_concurrent_trials", 1))
-
-    def tell(self, event: str, *args: Any) -> None:
-        stored = json.loads(json.dumps(self.restored.snapshot()))
-        self.restored = Search.restore(self.searcher, SPACE, stored)
-        assert self.restored.snapshot() == stored
-        actions = getattr(self.search, event)(*args)
-        assert getattr(self.restored, event)(*args) == actions
-        assert self.restored.progress() == self.search.progress()
-        assert self.restored.describe() == self.search.describe()
-        assert 0 <= self.search.progress() <= 1
-        self.carry_out(actions or [])
-
-    def step(self) -> None:
-        trial = self.life.choice([*self.running, *self.leaving])
-        dice = self.life.random()
-        if self.gone and dice < 0.1:  # an echo from a trial that has ended
-            trial = self.life.choice(self.gone)
-            self.tell("exited", trial)
-            self.tell("validation", trial, {"loss": 0, "epochs": 99}, 99)
-        elif dice < 0.6:
-            epochs = self.running.get(trial, 50) + self.life.choice([-1, 0, 1, 1, 2, 5])
-            if trial in self.running:
-                self.running[trial] = max(epochs, self.running[trial])
-            metrics: dict[str, Any] = {"epochs": epochs} if self.life.random() < 0.9 else {}
-            if self.life.random() < 0.9:
-                metrics["loss"] = self.life.choice(VALUES[:4] if self.life.random() < 0.9 else VALUES)
-            self.tell("validation", trial, metrics, epochs)
-        elif dice < 0.7:
-            self.tell("progressed", trial, self.life.random())
-        elif dice < 0.7 + self.early:
-            reason = self.life.choice(list(ExitReason))
-            if reason is ExitReason.INVALID_HP and trial in self.running:
-                self.invalid += 1
-            self.leave(trial)
-            self.tell("exited_early", trial, reason)
-        else:
-            self.leave(trial)
-            self.tell("exited", trial)
-
-    def leave(self, trial: str) -> None:
-        self.running.pop(trial, None)
-        self.leaving.discard(trial)
-        self.gone.append(trial)
-
-    def live(self) -> None:
-        for _ in range(5000):
-            if not self.running and not self.leaving:
-                return
-            assert not self.ends, "shut down while trials run"
-            self.step()
-        raise AssertionError("the search does not end")
 
 
 @settings(max_examples=150, deadline=None)
@@ -149,12 +67,13 @@ class World:
 def test_every_search_ends_once_within_limits_despite_restarts(
     searcher: dict[str, Any], seed: int, life: int, early: float
 ) -> None:
-    world = World(searcher, seed, random.Random(life), early)
+    world = Life(searcher, SPACE, seed, random.Random(life), early)
     world.live()
-    assert len(world.ends) == 1
-    assert world.search.progress() == 1.0
+    most = {"single": 1, "grid": GRID_SIZE}.get(searcher["name"]) or int(searcher["max_trials"])
+    assert len(world.creates) - world.invalid <= most
+    assert len(world.creates) <= 2 * most
     if not world.invalid and searcher["name"] != "single":
-        assert len(world.creates) == world.most
+        assert len(world.creates) == most
 
 
 @settings(max_examples=60, deadline=None)
@@ -164,7 +83,7 @@ def test_the_nth_trial_is_the_same_whatever_happened_before(
 ) -> None:
     lives = []
     for life in (one, other):
-        world = World(searcher, seed, random.Random(life), 0.1)
+        world = Life(searcher, SPACE, seed, random.Random(life), 0.1)
         world.live()
         lives.append([(c.request_id, c.hparams, c.seed) for c in world.creates])
     shorter = min(map(len, lives))

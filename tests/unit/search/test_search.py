@@ -203,7 +203,7 @@ def test_brackets_wait_for_a_place() -> None:
 
 def test_snapshot_of_other_version_or_config_is_rejected() -> None:
     search, _ = begin(ASHA)
-    with pytest.raises(SearchError, match="version 99, this master reads version 1"):
+    with pytest.raises(SearchError, match="version 99, this master reads versions up to 2"):
         Search.restore(ASHA, SPACE, {**search.snapshot(), "version": 99})
     with pytest.raises(SearchError, match="does not fit its configuration"):
         Search.restore({**ASHA, "num_rungs": 2}, SPACE, search.snapshot())

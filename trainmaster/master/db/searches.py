@@ -8,7 +8,7 @@ search under one version are the same state.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, Sequence, Table, Text
+from sqlalchemy import JSON, BigInteger, Column, Double, ForeignKey, Integer, Sequence, Table, Text
 
 from trainmaster.master.db.tables import Base
 
@@ -26,4 +26,9 @@ search_events = Table(
     Column("time", Double),
     Column("complaint", Text, nullable=False),
     Column("actions", Integer, nullable=False),
+    # JSON and not JSONB, which changes how numbers are written.
+    Column("others", JSON(none_as_null=True)),
+    Column("slot_seconds", Double),
+    Column("at", Double),
+    Column("drawn", JSON(none_as_null=True)),
 )

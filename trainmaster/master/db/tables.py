@@ -277,6 +277,10 @@ class Trial(Base):
     searcher_metric: Mapped[float | None]  # best value of the searcher's metric
     latest_checkpoint: Mapped[uuid.UUID | None]
     warm_start: Mapped[uuid.UUID | None]  # another trial's checkpoint, which it loads while it has none
+    parent_id: Mapped[int | None]  # the trial that `warm_start` is of, where the search chose it
+    # "paused" by the search; "resumed" by it, until the next attempt; or empty.
+    search_pause: Mapped[str] = mapped_column(default="", server_default="")
+    begun_anew: Mapped[int] = mapped_column(default=0, server_default=text("0"))  # resumed without a checkpoint
     checkpoint_count: Mapped[int] = mapped_column(default=0)
     checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
     refused_reports: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainmaster.master.lifecycle.cancellation import Cancellation, doubt, needs_asking
-from trainmaster.master.lifecycle.causes import final_why
+from trainmaster.master.lifecycle.causes import TOO_LITTLE_MEMORY, cause_of, final_why
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
 from trainmaster.master.values.exits import ExitRecord
 
@@ -59,6 +59,7 @@ class Outcome:
     text: str  # a sentence without a full stop
     exit_code: int | None = None
     final: str = ""  # why another attempt would fail in the same way: the rest of a sentence
+    out_of_memory: bool = False  # of the node, or of a GPU
 
 
 def signal_of(exit_code: int | None, exit_signal: int | None) -> int | None:
@@ -198,7 +199,7 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
         return Outcome(OutcomeKind.INFRASTRUCTURE, text, record.exit_code)
     if record.oom:
         text = f"The {attempt.code} was ended{where} because it used more memory than it was given"
-        return Outcome(OutcomeKind.OUT_OF_MEMORY, text, record.exit_code)
+        return Outcome(OutcomeKind.OUT_OF_MEMORY, text, record.exit_code, out_of_memory=True)
     if record.preempted == "scheduler" and not _asked_by_us(attempt):
         # The code did not send SIGTERM itself; it then ends with torchrun's 1 as often as with a signal.
         text = f"Something outside ended the job{where}, and the scheduler gives no reason"
@@ -217,7 +218,8 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
         how += _SHELLS_WORDS.get(record.exit_code, "")
         why = f"; its last lines: {record.evidence}"
     final = final_why(record.exit_code, record.evidence)
-    return Outcome(OutcomeKind.FAILED, f"The {attempt.code} {how}{where}{why}", record.exit_code, final)
+    memory = cause_of(record.exit_code, record.evidence) is TOO_LITTLE_MEMORY
+    return Outcome(OutcomeKind.FAILED, f"The {attempt.code} {how}{where}{why}", record.exit_code, final, memory)
 
 
 # POSIX, Shell Command Language, 2.8.2

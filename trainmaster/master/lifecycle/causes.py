@@ -24,6 +24,9 @@ class FailureCause:
     exceptions: frozenset[str] = field(default_factory=frozenset)  # class names, without their modules
 
 
+TOO_LITTLE_MEMORY = FailureCause(
+    "too little memory", Retry.AGAIN, "", exceptions=frozenset({"MemoryError", "OutOfMemoryError"})
+)
 CAUSES = (
     FailureCause(
         "a storage that cannot work",
@@ -44,7 +47,7 @@ CAUSES = (
     FailureCause(
         "a module that is missing", Retry.AGAIN, "", exceptions=frozenset({"ModuleNotFoundError", "ImportError"})
     ),
-    FailureCause("too little memory", Retry.AGAIN, "", exceptions=frozenset({"MemoryError", "OutOfMemoryError"})),
+    TOO_LITTLE_MEMORY,
 )
 
 _EXCEPTION = re.compile(r"(?:\w+\.)*(\w+)(?::|$)")

@@ -37,7 +37,8 @@ _STOP_STATE = {
 
 @dataclass(frozen=True)
 class Trial:
-    """The state of one trial. `allocated`: an allocation of it has not ended yet."""
+    """The state of one trial. `allocated`: an allocation of it has not ended yet. `held`: the search has paused it,
+    whatever a person does to its experiment."""
 
     state: State
     max_restarts: int
@@ -46,6 +47,7 @@ class Trial:
     attempts: int = 0
     allocated: bool = False
     stop: StopCause | None = None
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,27 @@ class Created(WithReason):
 
 @dataclass(frozen=True)
 class Pause(WithReason):
-    pass
+    """A person paused its experiment."""
 
 
 @dataclass(frozen=True)
 class Activate(WithReason):
-    pass
+    """A person activated its experiment."""
+
+
+@dataclass(frozen=True)
+class Hold(WithReason):
+    """The search pauses it."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Release(WithReason):
+    """The search resumes it. `paused`: its experiment is paused."""
+
+    why: str
+    paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +93,7 @@ class AllocationEnded(WithReason):
     """An attempt has ended. `saved`: it left a checkpoint that the next attempt can continue from. `retry_refused`:
     why another attempt would be useless, for example by a log policy. `final`: the same, by the cause of the failure.
     `stalled`: how many attempts in a row, with this one, reached their time limit without a checkpoint of later steps
-    than any before."""
+    than any before. `out_of_memory`: the code had too little memory, of the node or of a GPU."""
 
     outcome: OutcomeKind
     text: str
@@ -84,18 +101,21 @@ class AllocationEnded(WithReason):
     retry_refused: str = ""
     stalled: int = 0
     final: str = ""
+    out_of_memory: bool = False
 
 
-Event = Created | Pause | Activate | Stop | AllocationEnded
+Event = Created | Pause | Activate | Hold | Release | Stop | AllocationEnded
 
 
 @dataclass(frozen=True)
 class Finish:
-    """The trial has ended for good. `early`: the reason to report to the searcher; None is a normal end."""
+    """The trial has ended for good. `early`: the reason to report to the searcher; None is a normal end.
+    `out_of_memory`: it failed for want of memory."""
 
     state: State
     early: StopCause | None
     why: str
+    out_of_memory: bool = False
 
 
 Decision = Allocate | Preempt | End | Finish | WriteLog
@@ -109,13 +129,26 @@ def step(trial: Trial, event: Event) -> tuple[Trial, tuple[Decision, ...]]:
         case Created(paused):
             return (trial, ()) if paused else _allocate(trial, 0)
         case Pause():
-            return _pause(trial)
+            return _pause(trial, "the experiment was paused")
         case Activate():
-            return _activate(trial)
+            return (trial, ()) if trial.held else _activate(trial)
+        case Hold(why):
+            held = trial if trial.state.stopping else replace(trial, held=True)
+            return _pause(held, why)
+        case Release(_, paused):
+            released = replace(trial, held=False)
+            return (released, ()) if paused or not trial.held else _activate(released)
         case Stop(cause, why):
             return _stop(trial, cause, why)
         case AllocationEnded():
-            return _ended(replace(trial, allocated=False), event)
+            after, decisions = _ended(replace(trial, allocated=False), event)
+            return after, tuple(_with_memory(each, event) for each in decisions)
+
+
+def _with_memory(decision: Decision, event: AllocationEnded) -> Decision:
+    if event.out_of_memory and isinstance(decision, Finish) and decision.early is StopCause.ERROR:
+        return replace(decision, out_of_memory=True)
+    return decision
 
 
 def _allocate(trial: Trial, delay: int) -> tuple[Trial, tuple[Decision, ...]]:
@@ -123,10 +156,10 @@ def _allocate(trial: Trial, delay: int) -> tuple[Trial, tuple[Decision, ...]]:
     return replace(trial, attempts=attempt, allocated=True), (Allocate(attempt, delay),)
 
 
-def _pause(trial: Trial) -> tuple[Trial, tuple[Decision, ...]]:
+def _pause(trial: Trial, why: str) -> tuple[Trial, tuple[Decision, ...]]:
     if trial.state is not State.ACTIVE:
         return trial, ()
-    decisions = (Preempt("the experiment was paused"),) if trial.allocated else ()
+    decisions = (Preempt(why),) if trial.allocated else ()
     return replace(trial, state=State.PAUSED), decisions
 
 

@@ -6,9 +6,19 @@ Pure and deterministic. `Search` is the interface for the services; `simulate` i
 
 from __future__ import annotations
 
-from trainmaster.master.search.actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
+from trainmaster.master.search.actions import (
+    Action,
+    Create,
+    ExitReason,
+    PauseTrial,
+    ResumeTrial,
+    SearchError,
+    Shutdown,
+    StopTrial,
+)
+from trainmaster.master.search.events import SearchEvent
 from trainmaster.master.search.method import Arrival, BracketRanking, RungRanking
-from trainmaster.master.search.search import Search, SearchEvent
+from trainmaster.master.search.search import Search
 from trainmaster.master.search.simulate import simulate
 
 __all__ = [
@@ -17,6 +27,8 @@ __all__ = [
     "BracketRanking",
     "Create",
     "ExitReason",
+    "PauseTrial",
+    "ResumeTrial",
     "RungRanking",
     "Search",
     "SearchError",

@@ -17,17 +17,35 @@ class SearchError(ValueError):
 
 @dataclass(frozen=True)
 class Create:
-    """Start a trial with these hyperparameters; `seed` is the trial's own random seed, 0 .. 2**31 - 1."""
+    """Start a trial with these hyperparameters; `seed` is the trial's own random seed, 0 .. 2**31 - 1. `parent`: the
+    trial (by request id) whose latest checkpoint it loads before its first step."""
 
     request_id: str  # a UUID, drawn from the search's random stream
     hparams: dict[str, Any]
     seed: int
     why: str
+    parent: str | None = None
 
 
 @dataclass(frozen=True)
 class StopTrial:
     """Ask a trial to checkpoint and leave. A trial gets at most one."""
+
+    request_id: str
+    why: str
+
+
+@dataclass(frozen=True)
+class PauseTrial:
+    """Ask a trial to checkpoint and leave until it is resumed."""
+
+    request_id: str
+    why: str
+
+
+@dataclass(frozen=True)
+class ResumeTrial:
+    """Let a paused trial continue from its latest checkpoint."""
 
     request_id: str
     why: str
@@ -45,7 +63,7 @@ class Shutdown:
     why: str
 
 
-Action = Create | StopTrial | Shutdown
+Action = Create | StopTrial | PauseTrial | ResumeTrial | Shutdown
 
 
 class ExitReason(enum.StrEnum):
@@ -54,3 +72,9 @@ class ExitReason(enum.StrEnum):
     ERRORED = "ERRORED"  # it failed, and no restart is left
     USER_CANCELED = "USER_CANCELED"  # a person cancelled or killed it
     INVALID_HP = "INVALID_HP"  # its code rejected the hyperparameters
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"  # it failed for want of memory, and no restart is left
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether it is the point that cannot be trained: others like it would end the same way."""
+        return self in (ExitReason.INVALID_HP, ExitReason.OUT_OF_MEMORY)

@@ -7,15 +7,16 @@ to the rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
 from trainmaster.config.shapes import Positive, Whole
 from trainmaster.master.search.actions import ExitReason, SearchError
 from trainmaster.master.search.async_halving import AsyncHalving, Goal, HalvingSearcher
+from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import (
     ActionQueue,
     Arrival,
@@ -25,6 +26,8 @@ from trainmaster.master.search.method import (
     ValidationReport,
     When,
 )
+
+T = TypeVar("T")
 
 MOST_RUNGS = 100  # that the search chooses by itself, of a divisor that is hardly above 1
 
@@ -163,13 +166,28 @@ class _BracketOrders:
     bracket_of: list[int]
     orders: ActionQueue
 
-    def create(self, why: str, hparams: Mapping[str, Any] | None = None) -> int:
-        trial = self.orders.create(self._in_words(why), hparams)
+    def create(self, why: str, hparams: Mapping[str, Any] | None = None, parent: int | None = None) -> int:
+        trial = self.orders.create(self._in_words(why), hparams, parent)
         self.bracket_of.append(self.bracket)
         return trial
 
     def stop(self, trial: int, why: str) -> None:
         self.orders.stop(trial, self._in_words(why))
+
+    def pause(self, trial: int, why: str) -> None:
+        self.orders.pause(trial, self._in_words(why))
+
+    def resume(self, trial: int, why: str) -> None:
+        self.orders.resume(trial, self._in_words(why))
+
+    def draw(self, make: Callable[[RandomState], T]) -> T:
+        return self.orders.draw(make)
+
+    def spent(self, trial: int | None = None) -> float:
+        return self.orders.spent(trial)
+
+    def now(self) -> float:
+        return self.orders.now()
 
     def _in_words(self, why: str) -> str:
         return why if self.brackets == 1 else f"bracket {self.bracket + 1}, {why}"

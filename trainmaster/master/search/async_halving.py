@@ -195,7 +195,7 @@ class AsyncHalving(Method):
 
     def _cut(self, place: int, rung: Rung) -> float | None:
         """Return the worst value that continues from a rung that is not empty."""
-        cut = rung.values[self._keep(rung) - 1]
+        cut = rung.values[max(self._keep(rung), 1) - 1]
         return cut if place < len(self._rungs) - 1 and cut < WORST else None
 
     def arrivals(self, when: When) -> Sequence[Sequence[Arrival]]:
@@ -255,10 +255,10 @@ class AsyncHalving(Method):
         self._arrived = list(state.get("arrived", ()))
 
 
-class HalvingSearcher(ManyTrials):
-    """Options that the sections of `async_halving` and `adaptive_asha` share."""
+class TimedSearcher(ManyTrials):
+    """Options of searchers that compare trials of the same age."""
 
-    contract_version: ClassVar[int] = 1
+    contract_version: ClassVar[int] = 2
     required: ClassVar[Mapping[str, str]] = {
         "max_trials": "how many trials there are in all",
         "max_time": "how long a trial trains at most, in units of time_metric",
@@ -266,7 +266,6 @@ class HalvingSearcher(ManyTrials):
     }
 
     max_trials: Positive | None = None
-    divisor: float = Field(default=4.0, gt=1)
     max_time: Annotated[Steps, Field(ge=1)] | None = None
     time_metric: Name | None = None
 
@@ -280,6 +279,12 @@ class HalvingSearcher(ManyTrials):
         """The compared metric, and for how long a trial trains."""
         metric, time_metric = given(self.metric, "metric"), given(self.time_metric, "time_metric")
         return Goal(metric, time_metric, given(self.max_time, "max_time"))
+
+
+class HalvingSearcher(TimedSearcher):
+    """Options that searchers with rungs share."""
+
+    divisor: float = Field(default=4.0, gt=1)
 
     def preview_of(self, brackets: Iterable[tuple[int, int]]) -> Preview:
         """Return the preview of brackets of (rungs, trials): every rung full, the best 1/divisor (at least one) of it

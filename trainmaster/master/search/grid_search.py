@@ -54,7 +54,7 @@ class GridSearch(Method):
 class GridSearcher(ManyTrials):
     """The section of `grid`."""
 
-    contract_version: ClassVar[int] = 1
+    contract_version: ClassVar[int] = 2
     takes_grid: ClassVar[bool] = True
 
     name: Literal["grid"]

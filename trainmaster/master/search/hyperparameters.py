@@ -23,7 +23,7 @@ def sample(space: Mapping[str, Any], stream: RandomState) -> dict[str, Any]:
 
 
 def _sample(value: Any, name: str, stream: RandomState) -> Any:
-    kind = _kind(value, name)
+    kind = kind_of(value, name)
     try:
         match kind:
             case "group":
@@ -44,6 +44,40 @@ def _sample(value: Any, name: str, stream: RandomState) -> Any:
                 return copy.deepcopy(value["vals"][stream.below(len(value["vals"]))])
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, error) from None
+
+
+def constants(space: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of `space` that has one value only, with those values."""
+    fixed: dict[str, Any] = {}
+    for name, value in space.items():
+        match kind_of(value, name):
+            case "group":
+                fixed[name] = constants(value)
+            case "literal":
+                fixed[name] = copy.deepcopy(value)
+            case "const":
+                fixed[name] = copy.deepcopy(value["val"])
+    return fixed
+
+
+def variables(space: Mapping[str, Any]) -> list[str]:
+    """Return the names at the top of `space` below which something is to be chosen."""
+    return [name for name, value in space.items() if _varies(value, name)]
+
+
+def _varies(value: Any, name: str) -> bool:
+    kind = kind_of(value, name)
+    return any(_varies(each, key) for key, each in value.items()) if kind == "group" else kind not in _FIXED
+
+
+def overlaid(fixed: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `fixed` with the values of `point`, group by group."""
+    whole = copy.deepcopy(dict(fixed))
+    for name, value in point.items():
+        below = whole.get(name)
+        nested = isinstance(below, dict) and isinstance(value, Mapping)
+        whole[name] = overlaid(below or {}, value) if nested else copy.deepcopy(value)
+    return whole
 
 
 class Grid:
@@ -69,7 +103,7 @@ class Grid:
     def _collect(self, space: Mapping[str, Any], prefix: str) -> None:
         for key in sorted(space):
             name = f"{prefix}{key}"
-            if _kind(space[key], name) == "group":
+            if kind_of(space[key], name) == "group":
                 self._collect(space[key], f"{name}.")
             else:
                 self._axes.append(grid_axis(space[key], name))
@@ -77,7 +111,7 @@ class Grid:
     def _fill(self, space: Mapping[str, Any], values: list[Any]) -> dict[str, Any]:
         """Take the values (a stack, the first axis on top) in the order in which `_collect` met the axes."""
         return {
-            key: self._fill(space[key], values) if _kind(space[key], key) == "group" else values.pop()
+            key: self._fill(space[key], values) if kind_of(space[key], key) == "group" else values.pop()
             for key in sorted(space)
         }
 
@@ -86,7 +120,7 @@ def axis_lengths(space: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
     """How many values a grid takes for each hyperparameter (its full name), without making any of them."""
     for key in sorted(space):
         value, name = space[key], f"{prefix}{key}"
-        kind = _kind(value, name)
+        kind = kind_of(value, name)
         try:
             match kind:
                 case "group":
@@ -105,7 +139,7 @@ def axis_lengths(space: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
 
 def grid_axis(value: Any, name: str = "hyperparameter") -> list[Any]:
     """All values that a grid takes for one hyperparameter, in order."""
-    kind = _kind(value, name)
+    kind = kind_of(value, name)
     try:
         match kind:
             case "literal":
@@ -166,10 +200,12 @@ def _not_empty(values: Sequence[Any]) -> list[Any]:
     return list(values)
 
 
+_FIXED = ("literal", "const")
 _TYPED = ("const", "int", "double", "log", "categorical")
 
 
-def _kind(value: Any, name: str) -> str:
+def kind_of(value: Any, name: str) -> str:
+    """Return `literal`, `group`, or the type of a hyperparameter. Raises SearchError."""
     if not isinstance(value, Mapping):
         return "literal"
     if "type" not in value:

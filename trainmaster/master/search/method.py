@@ -1,18 +1,19 @@
-"""The interface of a search method: it receives reports of trials, and creates and stops trials.
+"""The interface of a search method: it receives reports of trials, and creates, pauses, resumes and stops trials.
 
 Methods know trials by number (0, 1, ... in order of creation) and hold no random stream of their own;
-`ActionQueue` gives them new trials and the means to stop one. A method never receives the same report twice:
-`Search` removes repeated, late and unknown reports first.
+`ActionQueue` gives them new trials and random draws. A method never receives the same report twice: `Search` removes
+repeated, late and unknown reports first.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from trainmaster.master.search.actions import ExitReason, SearchError
+from trainmaster.master.search.mersenne import RandomState
 
 T = TypeVar("T")
 
@@ -20,11 +21,31 @@ T = TypeVar("T")
 class ActionQueue(Protocol):
     """Collects a method's requests; they become actions in the order of the calls."""
 
-    def create(self, why: str, hparams: Mapping[str, Any] | None = None) -> int:
-        """Create a trial, at a random point unless `hparams` is given. Returns its number."""
+    def create(self, why: str, hparams: Mapping[str, Any] | None = None, parent: int | None = None) -> int:
+        """Create a trial, at a random point unless `hparams` is given. Returns its number. `parent`: the trial whose
+        latest checkpoint it continues from."""
 
     def stop(self, trial: int, why: str) -> None:
-        """Stop a running trial. It is asked once; its end is reported later through `Method.ended`."""
+        """Stop a trial that runs or is paused. It is asked once; its end is reported later through `Method.ended`."""
+
+    def pause(self, trial: int, why: str) -> None:
+        """Pause a running trial: it saves its work and gives its slots back, and its checkpoint is kept. Reports that
+        it still makes on its way are left out. It may end instead (`Method.ended`): by itself, or by a person."""
+
+    def resume(self, trial: int, why: str) -> None:
+        """Let a paused trial continue. Without a checkpoint it begins again, and its reports up to the time where it
+        was paused are left out."""
+
+    def draw(self, make: Callable[[RandomState], T]) -> T:
+        """Return `make(stream)`, a JSON value, which is stored with the event that it answers. When the search is
+        rebuilt, it comes from there and `make` is not called: another release of a library, or another processor,
+        changes nothing that was drawn before. All that a method decides by a model, or by random numbers, it draws."""
+
+    def spent(self, trial: int | None = None) -> float:
+        """Return the slot-seconds that a trial, or all of them together, have used. Methods with `sees_spending`."""
+
+    def now(self) -> float:
+        """Return the time of the event, in seconds since 1970. Methods with `sees_spending`."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +55,7 @@ class ValidationReport:
     value: float | None  # signed: smaller is better; None when the report holds no usable number
     time: float  # in units of the time metric
     complaint: str = ""  # why `value` is None, as a sentence
+    others: Mapping[str, float] = field(default_factory=dict)  # `Method.other_metrics`, as reported, where finite
 
 
 @dataclass(frozen=True)
@@ -46,6 +68,7 @@ class RungRanking:
     values: Sequence[float | None]
     cut: float | None
     stopped: int
+    paused: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,7 +106,13 @@ class Method(ABC):
     keeps a search as a `state` of some time ago and the reports since then."""
 
     max_concurrent: int
-    """How many trials run at the same time, at most. A trial that was told to stop does not count."""
+    """How many trials run at the same time, at most. One that is paused or was told to stop does not count."""
+
+    other_metrics: Sequence[str] = ()
+    """Validation metrics that it sees beside the searcher's."""
+
+    sees_spending: bool = False
+    """Whether it asks `ActionQueue.spent` and `ActionQueue.now`, which are then stored with each event."""
 
     @abstractmethod
     def begin(self, orders: ActionQueue) -> None:
@@ -94,7 +123,8 @@ class Method(ABC):
 
     @abstractmethod
     def ended(self, trial: int, reason: ExitReason | None, orders: ActionQueue) -> None:
-        """Take in the end of a trial, stopped or not; `reason` is None for a normal end. Called once per trial."""
+        """Take in the end of a trial, stopped or not; `reason` is None for a normal end. Called once per trial. When
+        nothing but paused trials is left after an event, `Search` stops them."""
 
     @abstractmethod
     def progress(self, running: Mapping[int, float], ended: int) -> float:

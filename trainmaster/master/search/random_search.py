@@ -57,7 +57,7 @@ class RandomSearch(Method):
 class RandomSearcher(ManyTrials):
     """The section of `random`."""
 
-    contract_version: ClassVar[int] = 1
+    contract_version: ClassVar[int] = 2
     required: ClassVar[Mapping[str, str]] = {"max_trials": "how many trials there are in all"}
 
     name: Literal["random"]

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from trainmaster.master.search.actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
-from trainmaster.master.search.hyperparameters import sample
+from trainmaster.master.search.actions import Action, ExitReason, SearchError, Shutdown
+from trainmaster.master.search.events import EXITED, SearchEvent
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import Arrival, BracketRanking, Method, ValidationReport, When
 from trainmaster.master.search.methods import make_method
+from trainmaster.master.search.orders import Orders
+from trainmaster.master.search.trial_book import TrialBook
 from trainmaster.master.values.search import SearchGoal
 
-
-class SearchEvent(NamedTuple):
-    """Something that changed a search. `trial` is the trial's number, 0, 1, ... in order of creation."""
-
-    kind: str  # validation, progress, or how the trial ended: EXITED or an ExitReason
-    trial: int
-    value: float | None = None
-    """Of a validation the searcher's metric, signed so that smaller is better, None where there is no usable number;
-    of progress the fraction, 0..1."""
-    time: float | None = None  # of a validation, in units of the time metric
-    complaint: str = ""  # why a validation has no value
-    actions: int = 0  # how many actions it led to, by which a replay is checked
-
-
-SNAPSHOT_VERSION = 1
-EXITED = "EXITED"  # the end of a trial for no other reason
+SNAPSHOT_VERSION = 2
+READABLE = (1, SNAPSHOT_VERSION)  # 1: before trials could be paused
 
 
 class Search:
@@ -43,8 +30,11 @@ class Search:
     on a search that was restored from that snapshot.
 
     Reports that are repeated, that are not newer than what a trial has reported before (it was restarted), that are
-    about unknown or ended trials or about trials that were stopped: they change nothing. Report a trial's end once,
-    when it is final: with `exited` or `exited_early`; a second report is ignored.
+    about unknown or ended trials or about trials that are paused or were stopped: they change nothing. Report a trial's
+    end once, when it is final: with `exited` or `exited_early`; a second report is ignored.
+
+    For a method that `sees_spending`, each event comes with the slot-seconds that its trial has used so far, and with
+    the time, in seconds since 1970.
     """
 
     def __init__(self, searcher: Mapping[str, Any], hparams: Mapping[str, Any], stream: RandomState) -> None:
@@ -56,66 +46,75 @@ class Search:
         self._metric = goal.metric
         self._sign = 1.0 if goal.smaller_is_better else -1.0
         self._time_metric = goal.time_metric
-        self._ids: list[bytes] = []  # UUIDs: half the memory of their texts
-        self._numbers: dict[bytes, int] = {}
-        self._progress: dict[int, float] = {}  # of the trials that have not ended
-        self._last_time: dict[int, float] = {}  # of the trials that may still report
-        self._stopped: set[int] = set()
-        self._ends: dict[ExitReason | None, set[int]] = {
-            None: set(),
-            **{reason: set() for reason in ExitReason},
-        }
+        self._book = TrialBook()
         self._over = False
         self._fresh: list[SearchEvent] = []
 
     @classmethod
-    def start(cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int) -> tuple[Search, list[Action]]:
+    def start(
+        cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int, at: float = 0.0
+    ) -> tuple[Search, list[Action]]:
         """Return a new search and its first actions.
 
         Args:
             searcher: the resolved `searcher` section of the experiment's configuration.
             hparams: the resolved `hyperparameters` section.
             seed: `reproducibility.experiment_seed`, 0 .. 2**32 - 1.
+            at: the time, in seconds since 1970.
 
         Raises:
             SearchError: the searcher is no longer supported, or a section is incomplete.
         """
         search = cls(searcher, hparams, RandomState(seed))
-        orders = _Orders(search)
+        orders = search._orders(at)
         search._method.begin(orders)
         return search, orders.actions
 
     # -- events
 
-    def validation(self, request_id: str, metrics: Mapping[str, Any], steps_completed: int) -> list[Action]:
+    def validation(
+        self,
+        request_id: str,
+        metrics: Mapping[str, Any],
+        steps_completed: int,
+        *,
+        slot_seconds: float = 0.0,
+        at: float = 0.0,
+    ) -> list[Action]:
         """Take in a trial's validation metrics.
 
         A searcher metric that is missing, not a number, NaN or infinite counts as the worst possible. A time
         metric that is missing is replaced by `steps_completed`.
         """
-        trial = self._running(request_id)
-        if trial is None or trial in self._stopped:
+        trial = self._live(request_id)
+        if trial is None or not self._book.runs(trial):
             return []
         time = _finite(metrics.get(self._time_metric))
         time = float(steps_completed) if time is None else time
-        if time <= self._last_time.get(trial, -math.inf):
+        if not self._book.is_new(trial, time):
             return []
         value, complaint = self._judged(metrics)
-        return self._happened("validation", trial, value, time, complaint)
+        others = {
+            name: number for name in self._method.other_metrics if (number := _finite(metrics.get(name))) is not None
+        }
+        event = SearchEvent("validation", trial, value, time, complaint, others=others or None)
+        return self._happened(event, slot_seconds, at)
 
     def progressed(self, request_id: str, fraction: float) -> None:
         """Take in a trial's progress, 0..1. It never decreases, even when the trial restarts."""
-        trial = self._running(request_id)
-        if trial is not None and min(fraction, 1.0) > self._progress[trial]:
-            self._happened("progress", trial, min(fraction, 1.0))
+        trial = self._live(request_id)
+        if trial is not None and min(fraction, 1.0) > self._book.progress[trial]:
+            self._happened(SearchEvent("progress", trial, min(fraction, 1.0)))
 
-    def exited(self, request_id: str) -> list[Action]:
+    def exited(self, request_id: str, *, slot_seconds: float = 0.0, at: float = 0.0) -> list[Action]:
         """Take in a trial's normal end, by itself or because it was stopped."""
-        return self._ended(request_id, None)
+        return self._ended(request_id, None, slot_seconds, at)
 
-    def exited_early(self, request_id: str, reason: ExitReason) -> list[Action]:
+    def exited_early(
+        self, request_id: str, reason: ExitReason, *, slot_seconds: float = 0.0, at: float = 0.0
+    ) -> list[Action]:
         """Take in a trial's early end; it will not be restarted."""
-        return self._ended(request_id, ExitReason(reason))
+        return self._ended(request_id, ExitReason(reason), slot_seconds, at)
 
     # -- events again
 
@@ -133,25 +132,39 @@ class Search:
         """
         for event in events:
             try:
-                actions = len(self._apply(event))
+                orders = self._apply(event, event.drawn or ())
             except (LookupError, TypeError, ValueError) as error:
                 raise _diverged(event, repr(error)) from None
+            actions, drawn = len(orders.actions), len(orders.drawn)
             if actions != event.actions:
                 raise _diverged(event, f"it led to {event.actions} actions then and to {actions} now")
+            if drawn != len(event.drawn or ()):
+                raise _diverged(event, f"it led to {len(event.drawn or ())} draws then and to {drawn} now")
 
     # -- looking at it
 
     @property
     def trials(self) -> int:
         """The number of trials created so far."""
-        return len(self._ids)
+        return len(self._book.ids)
+
+    @property
+    def max_concurrent(self) -> int:
+        """How many trials run at the same time, at most."""
+        return self._method.max_concurrent
+
+    @property
+    def sees_spending(self) -> bool:
+        """Whether events are to come with what their trial has used, and when."""
+        return self._method.sees_spending
 
     def progress(self) -> float:
         """Progress of the whole search, 0..1."""
         if self._over:
             return 1.0
-        ended = sum(map(len, self._ends.values())) - len(self._ends[ExitReason.INVALID_HP])
-        return min(max(self._method.progress(self._progress, ended), 0.0), 1.0)
+        ends = self._book.ends
+        ended = sum(map(len, ends.values())) - len(ends[ExitReason.INVALID_HP])
+        return min(max(self._method.progress(self._book.progress, ended), 0.0), 1.0)
 
     def describe(self) -> str:
         """Return the state as a text, such as "rung 1 of 2 (4 epochs): 4 running, 9 stopped; rung 2 of 2 ..."."""
@@ -184,18 +197,14 @@ class Search:
     @property
     def request_ids(self) -> list[str]:
         """Of all trials, in the order of their creation."""
-        return [str(uuid.UUID(bytes=key)) for key in self._ids]
+        return [str(uuid.UUID(bytes=key)) for key in self._book.ids]
 
     def snapshot(self) -> dict[str, Any]:
-        """All state beside the configuration, as JSON values: 3.5 kB and about 60 bytes a trial."""
+        """All state beside the configuration, as JSON values: 3.5 kB, about 60 bytes a trial, and the method's own."""
         return {
             "version": SNAPSHOT_VERSION,
             "random": self._stream.dump(),
-            "trials": base64.b64encode(b"".join(self._ids)).decode("ascii"),
-            "progress": [list(pair) for pair in self._progress.items()],
-            "last_time": [list(pair) for pair in self._last_time.items()],
-            "stopped": sorted(self._stopped),
-            "ends": {reason or EXITED: sorted(trials) for reason, trials in self._ends.items()},
+            **self._book.dump(),
             "over": self._over,
             "method": json.loads(json.dumps(self._method.state())),  # a copy that shares nothing with the method
         }
@@ -203,20 +212,14 @@ class Search:
     @classmethod
     def restore(cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Search:
         """Return the search that `snapshot` described, under the same configuration. Raises SearchError."""
-        if snapshot.get("version") != SNAPSHOT_VERSION:
+        if snapshot.get("version") not in READABLE:
             raise SearchError(
-                f"the stored search has version {snapshot.get('version')!r}, this master reads version "
+                f"the stored search has version {snapshot.get('version')!r}, this master reads versions up to "
                 f"{SNAPSHOT_VERSION}: run the master version that wrote it"
             )
         try:
             search = cls(searcher, hparams, RandomState.load(snapshot["random"]))
-            packed = base64.b64decode(snapshot["trials"])
-            for start in range(0, len(packed), 16):
-                search._add(packed[start : start + 16])
-            search._progress = {trial: fraction for trial, fraction in snapshot["progress"]}
-            search._last_time = {trial: float(time) for trial, time in snapshot["last_time"]}
-            search._stopped = set(snapshot["stopped"])
-            search._ends = {reason: set(snapshot["ends"][reason or EXITED]) for reason in search._ends}
+            search._book = TrialBook.load(snapshot)
             search._over = bool(snapshot["over"])
             search._method.load(snapshot["method"])
         except (KeyError, TypeError, ValueError) as error:
@@ -225,48 +228,43 @@ class Search:
             raise SearchError(f"the stored search does not fit its configuration: {error!r}") from None
         return search
 
-    # -- the books
+    # -- inside
 
-    def _happened(
-        self, kind: str, trial: int, value: float | None = None, time: float | None = None, complaint: str = ""
-    ) -> list[Action]:
-        event = SearchEvent(kind, trial, value, time, complaint)
-        actions = self._apply(event)
-        self._fresh.append(event._replace(actions=len(actions)))
-        return actions
+    def _orders(self, at: float, recorded: Sequence[Any] | None = None) -> Orders:
+        return Orders(self._space, self._stream, self._book, at, recorded)
 
-    def _apply(self, event: SearchEvent) -> list[Action]:
-        """Return the only place that changes a search which has begun, so that a replay does what the event did."""
-        trial, orders = event.trial, _Orders(self)
-        if event.kind == "progress":
-            self._progress[trial] = event.value or 0.0
-        elif event.kind == "validation":
-            time = event.time or 0.0
-            self._last_time[trial] = time
-            self._method.validated(trial, ValidationReport(event.value, time, event.complaint), orders)
-        else:
-            reason = None if event.kind == EXITED else ExitReason(event.kind)
-            self._progress.pop(trial)
-            self._last_time.pop(trial, None)
-            self._ends[reason].add(trial)
-            self._method.ended(trial, reason, orders)
-            if not self._progress:
-                orders.actions.append(self._shutdown())
+    def _happened(self, event: SearchEvent, slot_seconds: float = 0.0, at: float = 0.0) -> list[Action]:
+        if self._method.sees_spending:
+            event = event._replace(slot_seconds=slot_seconds, at=at)
+        orders = self._apply(event)
+        self._fresh.append(event._replace(actions=len(orders.actions), drawn=orders.drawn or None))
         return orders.actions
 
-    def _running(self, request_id: str) -> int | None:
-        """Return the number of a trial that has not ended."""
-        try:
-            trial = self._numbers.get(uuid.UUID(request_id).bytes)
-        except ValueError:
-            return None  # no trial of ours
-        return trial if trial in self._progress and not self._over else None
+    def _apply(self, event: SearchEvent, recorded: Sequence[Any] | None = None) -> Orders:
+        """Return what an event leads to. Nothing else changes a search that has begun: a replay does the same."""
+        trial, book, orders = event.trial, self._book, self._orders(event.at or 0.0, recorded)
+        if event.slot_seconds:
+            book.spend(trial, event.slot_seconds)
+        if event.kind == "progress":
+            book.progress[trial] = event.value or 0.0
+        elif event.kind == "validation":
+            time = event.time or 0.0
+            book.last_time[trial] = time
+            report = ValidationReport(event.value, time, event.complaint, event.others or {})
+            self._method.validated(trial, report, orders)
+        else:
+            reason = None if event.kind == EXITED else ExitReason(event.kind)
+            book.end(trial, reason)
+            self._method.ended(trial, reason, orders)
+        for left in book.only_paused():
+            orders.stop(left, "it was paused, and the search needs it no longer")
+        if not book.progress:
+            orders.actions.append(self._shutdown())
+        return orders
 
-    def _add(self, request_id: bytes) -> int:
-        trial = len(self._ids)
-        self._ids.append(request_id)
-        self._numbers[request_id] = trial
-        return trial
+    def _live(self, request_id: str) -> int | None:
+        """Return the number of a trial that has not ended."""
+        return None if self._over else self._book.number(request_id)
 
     def _judged(self, metrics: Mapping[str, Any]) -> tuple[float | None, str]:
         """Return the searcher's metric, signed so that smaller is better; or None, and why as a sentence."""
@@ -278,57 +276,40 @@ class Search:
             return None, f"the validation has no metric {self._metric} (its metrics: {names})"
         return None, f"the validation's {self._metric} is {metrics[self._metric]!r:.60}, not a number"
 
-    def _ended(self, request_id: str, reason: ExitReason | None) -> list[Action]:
-        trial = self._running(request_id)
+    def _ended(self, request_id: str, reason: ExitReason | None, slot_seconds: float, at: float) -> list[Action]:
+        trial = self._live(request_id)
         if trial is None:
             return []
-        if reason is ExitReason.INVALID_HP and trial in self._stopped:
+        if reason is ExitReason.INVALID_HP and trial in self._book.stopped:
             reason = None  # it was ranked and replaced already
-        return self._happened(reason or EXITED, trial)
+        return self._happened(SearchEvent(reason or EXITED, trial), slot_seconds, at)
 
     def _shutdown(self) -> Shutdown:
         self._over = True
-        exited, failed, cancelled, invalid = (
-            len(self._ends[reason])
-            for reason in (None, ExitReason.ERRORED, ExitReason.USER_CANCELED, ExitReason.INVALID_HP)
+        exited, failed, cancelled, invalid, memory = (
+            len(self._book.ends[reason])
+            for reason in (
+                None,
+                ExitReason.ERRORED,
+                ExitReason.USER_CANCELED,
+                ExitReason.INVALID_HP,
+                ExitReason.OUT_OF_MEMORY,
+            )
         )
-        requested = len(self._ids) - invalid
+        requested = self.trials - invalid
         parts = {
             "ended well": exited,
             "failed": failed,
+            "ran out of memory": memory,
             "cancelled": cancelled,
             "had invalid points": invalid,
         }
         return Shutdown(
             cancel=0 < requested <= cancelled,
-            failure=failed >= requested,
-            why=f"all {len(self._ids)} trials have ended: "
+            failure=failed + memory >= requested,
+            why=f"all {self.trials} trials have ended: "
             + ", ".join(f"{count} {words}" for words, count in parts.items() if count),
         )
-
-
-class _Orders:
-    """Makes actions of a method's requests and records the new trials."""
-
-    def __init__(self, search: Search) -> None:
-        self._search = search
-        self.actions: list[Action] = []
-
-    def create(self, why: str, hparams: Mapping[str, Any] | None = None) -> int:
-        search = self._search
-        # The order of the draws is upstream's: the point, then the id, then the trial's seed.
-        point = sample(search._space, search._stream) if hparams is None else dict(hparams)
-        request_id = search._stream.uuid4()
-        action = Create(str(request_id), point, search._stream.below(1 << 31), why)
-        trial = search._add(request_id.bytes)
-        search._progress[trial] = 0.0
-        self.actions.append(action)
-        return trial
-
-    def stop(self, trial: int, why: str) -> None:
-        self._search._stopped.add(trial)
-        self._search._last_time.pop(trial, None)
-        self.actions.append(StopTrial(str(uuid.UUID(bytes=self._search._ids[trial])), why))
 
 
 def _diverged(event: SearchEvent, why: str) -> SearchError:

@@ -40,7 +40,7 @@ class Single(Method):
 class SingleSearcher(SearcherOptions):
     """The section of `single`."""
 
-    contract_version: ClassVar[int] = 1
+    contract_version: ClassVar[int] = 2
 
     name: Literal["single"]
 

@@ -58,7 +58,7 @@ from trainmaster.master.services.model_registry.aliases import ModelAliases
 from trainmaster.master.services.model_registry.checkpoint_uses import CheckpointUses
 from trainmaster.master.services.model_registry.lineage import Lineages
 from trainmaster.master.services.model_registry.registered_models import RegisteredModels
-from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock
 from trainmaster.master.services.orchestration.propagation import Propagation
 from trainmaster.master.services.organisation.pool_bindings import PoolBindings
 from trainmaster.master.services.organisation.projects import Projects

@@ -35,6 +35,16 @@ def ended(outcome: OutcomeKind, *, saved: bool = False) -> t.AllocationEnded:
         (active(), t.Pause(), State.PAUSED, ["Preempt"]),
         (active(state=State.PAUSED, allocated=False), t.Activate(), State.ACTIVE, ["Allocate"]),
         (active(state=State.PAUSED), t.Activate(), State.ACTIVE, []),  # the next attempt follows the one that leaves
+        (active(), t.Hold("rung 1"), State.PAUSED, ["Preempt"]),
+        (active(state=State.PAUSED), t.Hold("rung 1"), State.PAUSED, []),
+        (active(state=State.STOPPING_KILLED), t.Hold("rung 1"), State.STOPPING_KILLED, []),
+        (active(state=State.PAUSED, allocated=False, held=True), t.Activate(), State.PAUSED, []),
+        (active(state=State.PAUSED, allocated=False, held=True), t.Release("rung 1"), State.ACTIVE, ["Allocate"]),
+        (active(state=State.PAUSED, held=True), t.Release("rung 1"), State.ACTIVE, []),
+        (active(state=State.PAUSED, held=True), t.Release("rung 1", paused=True), State.PAUSED, []),
+        (active(state=State.PAUSED, allocated=False), t.Release("rung 1"), State.PAUSED, []),
+        (active(state=State.PAUSED, held=True), ended(OutcomeKind.PREEMPTED), State.PAUSED, []),
+        (active(state=State.PAUSED, held=True), ended(OutcomeKind.COMPLETED), State.COMPLETED, ["WriteLog", "Finish"]),
         (active(), t.Stop(t.StopCause.SEARCHER, "rung 1"), State.STOPPING_COMPLETED, ["Preempt"]),
         (active(), t.Stop(t.StopCause.KILL, "user"), State.STOPPING_KILLED, ["End"]),
         (active(allocated=False), t.Stop(t.StopCause.CANCEL, "user"), State.CANCELED, ["WriteLog", "Finish"]),
@@ -60,6 +70,17 @@ def test_rule(trial: t.Trial, event: t.Event, state: State, expected: list[str])
     after, decisions = t.step(trial, event)
     assert after.state is state
     assert kinds(decisions) == expected
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_failure_for_want_of_memory_is_told_apart(memory: bool) -> None:
+    event = replace(ended(OutcomeKind.FAILED), out_of_memory=memory)
+    again, _ = t.step(active(), event)
+    assert again.state is State.ACTIVE
+    _, decisions = t.step(active(restarts=2), event)
+    finish = decisions[-1]
+    assert isinstance(finish, t.Finish)
+    assert finish.out_of_memory is memory
 
 
 def test_walltime_with_a_checkpoint_is_not_charged() -> None:
@@ -150,6 +171,14 @@ class TrialLife(RuleBasedStateMachine):
     def activate(self) -> None:
         self.take(t.Activate())
 
+    @rule()
+    def hold(self) -> None:
+        self.take(t.Hold("test"))
+
+    @rule(paused=st.booleans())
+    def release(self, paused: bool) -> None:
+        self.take(t.Release("test", paused))
+
     @rule(cause=st.sampled_from(list(t.StopCause)))
     def stop(self, cause: t.StopCause) -> None:
         self.take(t.Stop(cause, "test"))
@@ -168,6 +197,7 @@ class TrialLife(RuleBasedStateMachine):
         assert self.trial.restarts <= self.trial.max_restarts
         if self.trial.state is State.ACTIVE:
             assert self.live
+            assert not self.trial.held
         if self.trial.state.terminal:
             assert not self.live
 

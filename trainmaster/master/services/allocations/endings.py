@@ -24,10 +24,8 @@ from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, Su
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.orchestration.experiment_orchestrator import (
-    ExperimentLock,
-    ExperimentOrchestrator,
-)
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
 from trainmaster.master.services.orchestration.task_orchestrator import locked_task
 from trainmaster.master.values.observed import ObservedJob
 
@@ -303,8 +301,10 @@ def _end(orchestrator: ExperimentOrchestrator, allocation: Allocation, trial: Tr
     if outcome.exit_code is not None:
         allocation.exit_code = outcome.exit_code
     saved = trial.checkpoint_count > allocation.checkpoints_before
+    memory = outcome.out_of_memory or outcome.kind is OutcomeKind.OUT_OF_MEMORY
     orchestrator.allocation_ended(
-        allocation, trials.AllocationEnded(outcome.kind, outcome.text, saved, final=outcome.final)
+        allocation,
+        trials.AllocationEnded(outcome.kind, outcome.text, saved, final=outcome.final, out_of_memory=memory),
     )
 
 

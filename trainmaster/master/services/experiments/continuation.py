@@ -20,10 +20,8 @@ from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
 from trainmaster.master.services.experiments.creation import refusal
 from trainmaster.master.services.experiments.search_limits import refuse_excess
-from trainmaster.master.services.orchestration.experiment_orchestrator import (
-    ExperimentLock,
-    ExperimentOrchestrator,
-)
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
 from trainmaster.master.services.organisation import site_policies
 from trainmaster.master.values.configs import StoredConfig
 

@@ -37,7 +37,7 @@ from trainmaster.master.services.experiments.search_limits import refuse_excess
 from trainmaster.master.services.files import archives, git_states
 from trainmaster.master.services.files.context_archive import ContextFile, pack
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment_in
+from trainmaster.master.services.orchestration.experiment_lock import locked_experiment_in
 from trainmaster.master.services.organisation import pool_bindings, site_policies, templates
 from trainmaster.master.services.organisation.projects import open_for
 from trainmaster.master.services.scheduling import effects

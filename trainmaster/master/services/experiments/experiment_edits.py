@@ -20,10 +20,8 @@ from trainmaster.master.services.errors import Conflict, Invalid
 from trainmaster.master.services.files import user_files
 from trainmaster.master.services.files.user_files import EVERYTHING, NoFolder, UserFiles
 from trainmaster.master.services.orchestration.attempts import keep_workspace
-from trainmaster.master.services.orchestration.experiment_orchestrator import (
-    ExperimentLock,
-    ExperimentOrchestrator,
-)
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
 from trainmaster.master.services.organisation import site_policies
 from trainmaster.master.services.organisation.projects import open_for
 from trainmaster.master.services.scheduling import queue_control

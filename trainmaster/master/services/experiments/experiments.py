@@ -28,7 +28,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments.search_limits import refuse_excess
-from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock
 from trainmaster.master.services.organisation.workspaces import refuse_registered
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import wake

@@ -35,7 +35,7 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.metrics.metric_reports import StoredReport, stored_reports
-from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock
 from trainmaster.master.services.paging import Page, Window, cut
 from trainmaster.master.values.configs import StoredConfig
 

@@ -29,10 +29,8 @@ from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.experiments.creation import ExperimentRequest, project_for, refusal
 from trainmaster.master.services.files import archives
 from trainmaster.master.services.files.context_archive import pack
-from trainmaster.master.services.orchestration.experiment_orchestrator import (
-    ExperimentLock,
-    ExperimentOrchestrator,
-)
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.values.configs import StoredConfig
 from trainmaster.master.values.search import SearchResult

@@ -30,10 +30,8 @@ from trainmaster.master.services.ingest.checkpoints import (
 from trainmaster.master.services.ingest.logs import JobLogs
 from trainmaster.master.services.ingest.streams import StreamBatch
 from trainmaster.master.services.metrics import metric_reports
-from trainmaster.master.services.orchestration.experiment_orchestrator import (
-    ExperimentOrchestrator,
-    locked_experiment_in,
-)
+from trainmaster.master.services.orchestration.experiment_lock import locked_experiment_in
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
 from trainmaster.master.values.stored import Json
 
 HEARTBEAT_GRAIN = 2.0  # seconds: a heartbeat is stored no more often than this

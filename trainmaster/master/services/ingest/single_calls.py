@@ -30,10 +30,8 @@ from trainmaster.master.services.files import declared_storage, user_files
 from trainmaster.master.services.ingest import checkpoints, records
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.metrics import metric_reports
-from trainmaster.master.services.orchestration.experiment_orchestrator import (
-    ExperimentLock,
-    ExperimentOrchestrator,
-)
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
 from trainmaster.master.values.storage import StorageRef
 from trainmaster.master.values.stored import Json
 

@@ -8,13 +8,12 @@ experiment ever overlap, and a crash leaves either all of a change or nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import ARRAY, Integer, any_, literal, select, update
+from sqlalchemy import ARRAY, Integer, any_, func, literal, select, update
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
@@ -22,10 +21,20 @@ from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, WriteLog
 from trainmaster.master.lifecycle.states import OutcomeKind, State
-from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial, awaited
-from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import BoundService, Settings
-from trainmaster.master.services.errors import Conflict, NotFound
+from trainmaster.master.search import (
+    Action,
+    Create,
+    ExitReason,
+    PauseTrial,
+    ResumeTrial,
+    Search,
+    Shutdown,
+    StopTrial,
+    awaited,
+)
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.context import Settings
+from trainmaster.master.services.errors import Conflict
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration import attempts, failed_trials, stored_search
@@ -34,6 +43,7 @@ from trainmaster.master.services.orchestration.live_searches import LiveSearch
 from trainmaster.master.services.store import wake
 from trainmaster.master.values.search import SearchResult
 
+PAUSED, RESUMED = "paused", "resumed"  # of `Trial.search_pause`
 EARLY_STOP_GRACE = 10.0  # seconds between a trial's own "invalid hyperparameters" and its end by us
 PROPAGATION = "telling"  # the subject that wakes the loop that tells trials
 PROPAGATION_BATCH = 200  # trials in one transaction of their experiment: a quarter of a second or so
@@ -56,7 +66,7 @@ class _Step(NamedTuple):
 
 
 class ExperimentOrchestrator:
-    """Made by `ExperimentLock.hold`; every method must be called inside its block."""
+    """Made by `experiment_lock`; every method must be called inside its block."""
 
     def __init__(self, session: Session, settings: Settings, row: Experiment) -> None:
         self.session = session
@@ -87,7 +97,7 @@ class ExperimentOrchestrator:
         """Replace the search by one that starts with the experiment's seed, and return its first actions. Raises
         SearchError."""
         config = self.row.config
-        search, actions = Search.start(config.searcher.section, config.hyperparameters, self.row.seed)
+        search, actions = Search.start(config.searcher.section, config.hyperparameters, self.row.seed, epoch(now()))
         self._live = LiveSearch(search)
         return actions
 
@@ -134,6 +144,8 @@ class ExperimentOrchestrator:
         batches others can lock the experiment. While there are more, `propagation_due` stays set for the next batch."""
         pending = experiments.pending_states(State(self.row.state))
         query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.end_time.is_(None))
+        if State(self.row.state) is State.ACTIVE:
+            query = query.where(Trial.search_pause != PAUSED)
         query = query.where(Trial.state.in_(pending)).order_by(Trial.id).limit(PROPAGATION_BATCH + 1)
         fresh = {"populate_existing": True}
         lagging = list(self.session.scalars(query.with_for_update(key_share=True), execution_options=fresh))
@@ -164,7 +176,7 @@ class ExperimentOrchestrator:
     def validated(self, trial: Trial, metrics: dict[str, Any], steps: int) -> None:
         """Give a new validation report to the searcher."""
         if not self.row.unmanaged:
-            self._act(self.search.validation(trial.request_id, metrics, steps))
+            self._act(self.search.validation(trial.request_id, metrics, steps, **self._spending(trial)))
 
     def progressed(self, trial: Trial, fraction: float) -> None:
         trial.progress = fraction
@@ -255,12 +267,15 @@ class ExperimentOrchestrator:
             # The attempt that has ended was the only one: no other exists before its end.
             allocated=not isinstance(event, trials.AllocationEnded) and self._live_allocation(trial) is not None,
             stop=trials.StopCause(trial.stop) if trial.stop else None,
+            held=trial.search_pause == PAUSED,
         )
         after, decisions = trials.step(before, event)
         if after == before and not decisions:
             return None
         trial.state, trial.stop = after.state.value, after.stop.value if after.stop else None
         trial.restarts, trial.setbacks, trial.attempts = after.restarts, after.setbacks, after.attempts
+        if after.held != before.held:
+            trial.search_pause = PAUSED if after.held else RESUMED
         return _Step(event, before.state, after.state, decisions)
 
     def _follow(self, trial: Trial, step: _Step) -> None:
@@ -294,9 +309,15 @@ class ExperimentOrchestrator:
         self._wanted += [action for action in actions if isinstance(action, Create)]
         for action in actions:
             match action:
-                case StopTrial(request_id, why):
-                    self._create()  # it may be one of these
-                    self._stop(request_id, why)
+                case StopTrial(key, why) if (trial := self._named(key)) is not None:
+                    self.story("search", "Stop", why=why, trial_id=trial.id)
+                    self._give(trial, trials.Stop(trials.StopCause.SEARCHER, why))
+                case PauseTrial(key, why) if (trial := self._named(key)) is not None:
+                    self.story("search", "Pause", why=why, trial_id=trial.id)
+                    self._give(trial, trials.Hold(why))
+                case ResumeTrial(key, why) if (trial := self._named(key)) is not None:
+                    self.story("search", "Resume", why=why, trial_id=trial.id)
+                    self._give(trial, trials.Release(why, paused=self.row.state == State.PAUSED))
                 case Shutdown(cancel, failure, why):
                     cause = failed_trials.reason_of(self.session, self.row) if failure else ""
                     done = experiments.SearchDone(cancel, failure, cause or why)
@@ -337,6 +358,7 @@ class ExperimentOrchestrator:
         trial.restarts = trial.setbacks = 0
         trial.no_retries, trial.blocked_nodes = None, []
         trial.progress, trial.searcher_told = 0.0, False
+        trial.search_pause, trial.begun_anew = "", 0
         self.row.live_trials += 1
         self.session.flush()
 
@@ -349,6 +371,7 @@ class ExperimentOrchestrator:
         if not wanted:
             return
         made = [(action, f"{self.row.id}.{action.request_id}") for action in wanted]
+        parents = self._parents([action.parent for action in wanted if action.parent])
         self.session.add_all(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id) for _, task_id in made)
         self.session.flush()
         rows = [
@@ -368,6 +391,10 @@ class ExperimentOrchestrator:
             )
             for action, task_id in made
         ]
+        for action, trial in zip(wanted, rows, strict=True):
+            if action.parent:
+                parent = parents[action.parent]
+                trial.warm_start, trial.parent_id = parent.latest_checkpoint or parent.warm_start, parent.id
         created = trials.Created(paused=self.row.state == State.PAUSED)
         steps = [self._step(trial, created) for trial in rows]
         self.session.add_all(rows)
@@ -379,13 +406,27 @@ class ExperimentOrchestrator:
             if step is not None:
                 self._follow(trial, step)
 
-    def _stop(self, request_id: str, why: str) -> None:
-        trial = self.session.scalar(
-            select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id == request_id)
-        )
-        if trial is not None:
-            self.story("search", "Stop", why=why, trial_id=trial.id)
-            self._later(lambda: self.trial_event(trial, trials.Stop(trials.StopCause.SEARCHER, why)))
+    def _parents(self, request_ids: list[str]) -> dict[str, Trial]:
+        query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id.in_(request_ids))
+        return {trial.request_id: trial for trial in self.session.scalars(query)} if request_ids else {}
+
+    def _named(self, request_id: str) -> Trial | None:
+        """Return a trial; None for one that was never made, because its experiment was ending."""
+        self._create()  # it may be a new one
+        query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id == request_id)
+        return self.session.scalar(query)
+
+    def _give(self, trial: Trial, event: trials.Event) -> None:
+        self._later(lambda: self.trial_event(trial, event))
+
+    def _spending(self, trial: Trial) -> dict[str, float]:
+        """Return what a trial has used so far, and when that is, for searches that ask."""
+        if not self.search.sees_spending:
+            return {}
+        until = func.coalesce(Allocation.ended_at, now())
+        seconds = func.sum(func.extract("epoch", until - Allocation.leased_at) * Allocation.slots)
+        used = self.session.scalar(select(seconds).where(Allocation.trial_id == trial.id))
+        return {"slot_seconds": float(used or 0.0), "at": epoch(now())}
 
     def _carry_out(self, trial: Trial, decision: trials.Decision) -> None:
         match decision:
@@ -406,6 +447,10 @@ class ExperimentOrchestrator:
         return float(self.row.config.preemption_timeout or self.settings.preemption_timeout)
 
     def _allocate(self, trial: Trial, attempt: int, delay: int) -> None:
+        if trial.search_pause == RESUMED:
+            trial.search_pause = ""
+            if trial.latest_checkpoint is None and not self._begins_anew(trial):
+                return
         self._latest[trial.id] = attempts.ask_for(
             self.session,
             self.settings,
@@ -419,11 +464,23 @@ class ExperimentOrchestrator:
             checkpoints_before=trial.checkpoint_count,
         )
 
+    def _begins_anew(self, trial: Trial) -> bool:
+        """Whether a trial that was paused by the search and has no checkpoint begins again: once."""
+        trial.begun_anew += 1
+        if trial.begun_anew > 1:
+            why = "the search paused it, and its checkpoint is gone for the second time"
+            self._later(lambda: self.trial_event(trial, trials.Stop(trials.StopCause.ERROR, why)))
+            return False
+        self.say(trial.task_id, "It has no checkpoint to continue from: it begins again, this once.", "WARNING")
+        return True
+
     def _finish(self, trial: Trial, decision: trials.Finish) -> None:
         trial.end_time = now()
         trial.reason = decision.why
         self._over.append(trial.task_id)
         reason = _EXIT_REASON.get(decision.early) if decision.early else None
+        reason = ExitReason.OUT_OF_MEMORY if decision.out_of_memory else reason
+        trial.search_pause = ""
         if decision.state is State.COMPLETED and reason is None:
             trial.progress = 1.0
             reported = (trial.summary_metrics or {}).get("validation_metrics") or {}
@@ -432,31 +489,7 @@ class ExperimentOrchestrator:
         # The end of an experiment that is being stopped is not the search's to decide, and may be there because of it.
         if not self.row.unmanaged and not State(self.row.state).stopping:
             search, key = self.search, trial.request_id
-            self._act(search.exited_early(key, reason) if reason else search.exited(key))
+            spending = self._spending(trial)
+            self._act(search.exited_early(key, reason, **spending) if reason else search.exited(key, **spending))
         self._later(lambda: self.experiment_event(experiments.TrialsLive(self.row.live_trials - 1)))
         wake(self.session, f"task:{trial.task_id}")
-
-
-class ExperimentLock(BoundService):
-    """Access to one experiment at a time, under its row lock."""
-
-    @contextmanager
-    def hold(self, experiment_id: int) -> Iterator[ExperimentOrchestrator]:
-        """Yield a transaction on one experiment. Raises NotFound."""
-        with (
-            self._store.transaction() as session,
-            locked_experiment_in(session, self._settings, experiment_id) as orchestrator,
-        ):
-            yield orchestrator
-
-
-@contextmanager
-def locked_experiment_in(session: Session, settings: Settings, experiment_id: int) -> Iterator[ExperimentOrchestrator]:
-    """Yield the same inside a transaction that is already open and holds no other lock yet."""
-    query = select(Experiment).where(Experiment.id == experiment_id)
-    row = session.scalar(query.with_for_update().execution_options(populate_existing=True))
-    if row is None:
-        raise NotFound(f"There is no experiment {experiment_id}.")
-    orchestrator = ExperimentOrchestrator(session, settings, row)
-    yield orchestrator
-    orchestrator.settle()

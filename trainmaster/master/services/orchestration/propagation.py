@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from trainmaster.master.db.tables import Experiment
 from trainmaster.master.services.context import BoundService, MasterContext
-from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock
 from trainmaster.master.services.retries import Retries
 
 

@@ -52,7 +52,7 @@ def store(session: Session, row: Experiment, live: LiveSearch) -> None:
 # -- inside -------------------------------------------------------------------------------------------------------
 
 _e = search_events.c
-_FIELDS = (_e.kind, _e.trial, _e.value, _e.time, _e.complaint, _e.actions)
+_FIELDS = tuple(_e[name] for name in SearchEvent._fields)
 
 
 def _append(session: Session, experiment_id: int, fresh: Sequence[SearchEvent]) -> int:

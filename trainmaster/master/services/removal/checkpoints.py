@@ -150,13 +150,14 @@ def ask(session: Session, keys: Iterable[uuid.UUID], globs: Sequence[str]) -> No
 
 
 def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
-    """Return the checkpoints that a live trial would continue from, those that the trials of a live experiment begin
-    with, versions of models, and those that are pinned."""
+    """Return the checkpoints that a live trial would continue from or begins with, those that the trials of a live
+    experiment begin with, versions of models, and those that are pinned."""
     latest = select(Trial.latest_checkpoint).where(Trial.latest_checkpoint.in_(keys), Trial.end_time.is_(None))
     begun = select(Experiment.warm_start).where(Experiment.warm_start.in_(keys), Experiment.end_time.is_(None))
+    of_parents = select(Trial.warm_start).where(Trial.warm_start.in_(keys), Trial.end_time.is_(None))
     registered = select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))
     pinned = select(Checkpoint.uuid).where(Checkpoint.uuid.in_(keys), Checkpoint.pinned)
-    found = (key for query in (latest, begun, registered, pinned) for key in session.scalars(query))
+    found = (key for query in (latest, begun, of_parents, registered, pinned) for key in session.scalars(query))
     return {key for key in found if key is not None}
 
 

@@ -13,7 +13,7 @@ from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.logs import log_blocks
-from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentLock
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock
 
 FOREVER = -1
 LONGEST = 32767  # days; more than 89 years

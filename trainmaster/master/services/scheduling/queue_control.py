@@ -22,11 +22,8 @@ from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clusters.clusters import ServedPool
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound, Unavailable
-from trainmaster.master.services.orchestration.experiment_orchestrator import (
-    ExperimentLock,
-    ExperimentOrchestrator,
-    locked_experiment_in,
-)
+from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock, locked_experiment_in
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
 from trainmaster.master.services.orchestration.task_orchestrator import locked_task
 from trainmaster.master.services.organisation import pool_bindings, site_policies
 from trainmaster.master.services.scheduling.feasibility import Feasibility

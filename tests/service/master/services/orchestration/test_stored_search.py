@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -15,17 +15,18 @@ from sqlalchemy import func, select, text
 from tests.service.master.db.test_migrate import OLD_ROWS
 from tests.support.attempts import Attempts
 from tests.support.bound import SETTINGS, bind
-from tests.unit.search.test_properties import SPACE, World
+from tests.unit.search.test_properties import SPACE
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db import migrate
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.searches import search_events
 from trainmaster.master.db.tables import Experiment, Trial
 from trainmaster.master.lifecycle.experiment import Kill
-from trainmaster.master.search import Create, Search, SearchError
+from trainmaster.master.search import Action, Create, Search, SearchError
+from trainmaster.master.search.conformance import Life
 from trainmaster.master.services.master import Master
 from trainmaster.master.services.orchestration import stored_search
-from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment_in
+from trainmaster.master.services.orchestration.experiment_lock import locked_experiment_in
 from trainmaster.master.services.orchestration.live_searches import LiveSearch, LiveSearches, live_searches
 from trainmaster.master.services.store import Store
 
@@ -41,6 +42,8 @@ SEARCHERS = {
     "grid": {"metric": "loss", "max_concurrent_trials": 4},
     "async_halving": {**HALVING, "num_rungs": 3, "max_concurrent_trials": 4},
     "adaptive_asha": {**HALVING, "mode": "conservative", "max_concurrent_trials": 4},
+    "asha": {**HALVING, "max_concurrent_trials": 3},
+    "pbt": {"metric": "loss", "time_metric": "epochs", "max_time": 10, "population": 4},
 }
 
 
@@ -61,23 +64,23 @@ def stored(attempts: Attempts, number: int) -> tuple[int, int]:
         return session.scalar(counted) or 0, session.get_one(Experiment, number).snapshot_version
 
 
-class Disturbed(World):
+class Disturbed(Life):
     """Trials that live at random, a search in memory, and the same search in a database with two masters, each of whose
     transactions may fail."""
 
     def __init__(self, masters: Sequence[Master], number: int, searcher: dict[str, Any], life: random.Random) -> None:
-        super().__init__(searcher, 1, life, 0.15)
+        super().__init__(searcher, SPACE, 1, life, 0.15)
         self.masters, self.number = masters, number
         with masters[0].experiment_lock.hold(number) as orchestrator:
             orchestrator.start_search()
 
-    def tell(self, event: str, *args: Any) -> None:
-        actions = getattr(self.search, event)(*args)
-        while not self.told(event, args, actions):
+    def take(self, event: str, args: Sequence[Any], spending: Mapping[str, float]) -> list[Action]:
+        actions: list[Action] = getattr(self.search, event)(*args, **spending) or []
+        while not self.told(event, args, spending, actions):
             pass
-        self.carry_out(actions or [])
+        return actions
 
-    def told(self, event: str, args: Sequence[Any], actions: Any) -> bool:
+    def told(self, event: str, args: Sequence[Any], spending: Mapping[str, float], actions: list[Action]) -> bool:
         master = self.life.choice(self.masters)
         fate = self.life.choice(["done", "done", "killed inside", "killed at the commit", "restarted"])
         if fate == "restarted":
@@ -85,7 +88,7 @@ class Disturbed(World):
         try:
             with master.store.transaction() as session:
                 with locked_experiment_in(session, SETTINGS, self.number) as orchestrator:
-                    assert getattr(orchestrator.search, event)(*args) == actions
+                    assert (getattr(orchestrator.search, event)(*args, **spending) or []) == actions
                     if fate == "killed inside":
                         raise Killed
                 assert orchestrator.row.progress == self.search.progress()

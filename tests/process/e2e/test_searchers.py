@@ -1,0 +1,86 @@
+"""Searchers that pause, resume and copy trials: on a real master with real jobs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.process.e2e.test_lifecycle import create, story
+from tests.support import trainings
+from tests.support.master import MasterProcess, ended_as, log_text, validations, wait_for
+from trainmaster.client.master import Master
+
+VALUE = {"type": "double", "minval": 1.0, "maxval": 2.0}
+
+
+def promotion(trials: int, **more: Any) -> dict[str, Any]:
+    return {**trainings.asha(trials, 8, **more), "name": "asha"}
+
+
+def starts(master: Master, trial_id: int) -> list[int]:
+    """After which epochs the attempts of a trial began."""
+    return [int(number) for number in re.findall(r"starting after epoch (\d+)", log_text(master, trial_id))]
+
+
+def test_trials_wait_on_their_rungs_and_continue(local: MasterProcess) -> None:
+    master = local.client()
+    number = create(master, trainings.experiment(promotion(9, max_concurrent_trials=2), epochs=8, value=VALUE))
+    ended_as(master, number, "COMPLETED")
+    trials = master.trials(number)
+    assert len(trials) == 9
+    assert {(trial.state, trial.restarts) for trial in trials} == {("COMPLETED", 0)}
+    seen = validations(master, [trial.id for trial in trials])
+    assert all(epochs == list(range(1, len(epochs) + 1)) for epochs in seen.values()), "an epoch was lost or doubled"
+    best = min(trials, key=lambda trial: trial.hparams["value"])
+    assert len(seen[best.id]) == 8
+    resumed = [trial for trial in trials if "Resume" in story(master, trial.id)]
+    assert resumed
+    for trial in resumed:
+        assert starts(master, trial.id)[:2] == [0, starts(master, trial.id)[1]]
+        assert starts(master, trial.id)[1] >= 2
+        assert trial.attempts >= 2
+    waited = [trial for trial in trials if trial not in resumed and trial.id != best.id]
+    assert any("Pause" in story(master, trial.id) and trial.attempts == 1 for trial in waited)
+
+
+def test_a_persons_pause_and_the_searchs_are_told_apart(local: MasterProcess) -> None:
+    master = local.client()
+    searcher = promotion(3, max_concurrent_trials=1, num_rungs=2)
+    number = create(master, trainings.experiment(searcher, epochs=8, value=VALUE, wait_at=5, wait_for="/nowhere"))
+
+    def rested() -> bool:
+        return sum("Pause" in story(master, trial.id) for trial in master.trials(number)) >= 1
+
+    wait_for(rested, "a trial that the search paused")
+    held = next(trial.id for trial in master.trials(number) if "Pause" in story(master, trial.id))
+    master.pause(number)
+    wait_for(lambda: {trial.state for trial in master.trials(number)} == {"PAUSED"}, "the pause of all trials")
+    attempts = master.trial(held).attempts
+    master.activate(number)
+    wait_for(lambda: any(trial.state == "ACTIVE" for trial in master.trials(number)), "an active trial")
+    assert (master.trial(held).state, master.trial(held).attempts) == ("PAUSED", attempts)
+    master.kill(number)
+    ended_as(master, number, "CANCELED")
+
+
+def test_population_copies_its_best(local: MasterProcess) -> None:
+    master = local.client()
+    searcher = {
+        "name": "pbt", "metric": "error", "time_metric": "epochs", "max_time": 8, "interval": 2, "population": 8,
+        "quantile": 0.5, "resample_probability": 0,
+    }  # fmt: skip
+    number = create(master, trainings.experiment(searcher, epochs=8, value=VALUE, save_at=1))
+    ended_as(master, number, "COMPLETED")
+    trials = master.trials(number)
+    copies = [trial for trial in trials if "a copy of trial" in story(master, trial.id)]
+    assert len(trials) == 8 + len(copies)
+    assert copies
+    for trial in copies:
+        assert starts(master, trial.id)[0] >= 1, "it did not load its parent's checkpoint"
+        (parent,) = re.findall(r"a copy of trial number (\d+)", story(master, trial.id))
+        value, copied = trial.hparams["value"], trials[int(parent)].hparams["value"]
+        ways = [copied * 1.2, copied / 1.2, 1.0, 2.0]
+        assert 1.0 <= value <= 2.0
+        assert any(value == pytest.approx(way) for way in ways)

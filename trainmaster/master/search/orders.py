@@ -1,0 +1,81 @@
+"""Makes actions of a method's requests, and lets it draw."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from trainmaster.master.search.actions import Action, Create, PauseTrial, ResumeTrial, SearchError, StopTrial
+from trainmaster.master.search.hyperparameters import sample
+from trainmaster.master.search.mersenne import RandomState
+from trainmaster.master.search.trial_book import TrialBook
+
+T = TypeVar("T")
+
+
+class Orders:
+    """The `ActionQueue` of one event. `recorded`: what the method drew when the event was first met, or None where it
+    is met now."""
+
+    def __init__(
+        self,
+        space: Mapping[str, Any],
+        stream: RandomState,
+        book: TrialBook,
+        at: float,
+        recorded: Sequence[Any] | None = None,
+    ) -> None:
+        self._space, self._stream, self._book, self._at = space, stream, book, at
+        self._recorded = None if recorded is None else [*recorded]
+        self.actions: list[Action] = []
+        self.drawn: list[Any] = []
+
+    def create(self, why: str, hparams: Mapping[str, Any] | None = None, parent: int | None = None) -> int:
+        # The order of the draws is upstream's: the point, then the id, then the trial's seed.
+        point = sample(self._space, self._stream) if hparams is None else dict(hparams)
+        request_id = self._stream.uuid4()
+        origin = None if parent is None else self._name(parent)
+        self.actions.append(Create(str(request_id), point, self._stream.below(1 << 31), why, origin))
+        return self._book.add(request_id.bytes)
+
+    def stop(self, trial: int, why: str) -> None:
+        self._require(trial in self._book.progress and trial not in self._book.stopped, trial, "stop")
+        self._book.stop(trial)
+        self.actions.append(StopTrial(self._name(trial), why))
+
+    def pause(self, trial: int, why: str) -> None:
+        self._require(self._book.runs(trial), trial, "pause")
+        self._book.paused.add(trial)
+        self.actions.append(PauseTrial(self._name(trial), why))
+
+    def resume(self, trial: int, why: str) -> None:
+        self._require(trial in self._book.paused, trial, "resume")
+        self._book.paused.remove(trial)
+        self.actions.append(ResumeTrial(self._name(trial), why))
+
+    def draw(self, make: Callable[[RandomState], T]) -> T:
+        seed = self._stream.bits32()
+        if self._recorded is None:
+            text = json.dumps(make(RandomState(seed)), allow_nan=False)
+        elif self._recorded:
+            text = json.dumps(self._recorded.pop(0))
+        else:
+            raise SearchError("it draws more than it did then")
+        self.drawn.append(json.loads(text))
+        value: T = json.loads(text)
+        return value
+
+    def spent(self, trial: int | None = None) -> float:
+        return self._book.spent if trial is None else self._book.slot_seconds.get(trial, 0.0)
+
+    def now(self) -> float:
+        return self._at
+
+    def _name(self, trial: int) -> str:
+        return str(uuid.UUID(bytes=self._book.ids[trial]))
+
+    def _require(self, fits: bool, trial: int, verb: str) -> None:
+        if not fits:
+            raise SearchError(f"the searcher asked to {verb} trial number {trial}, which is {self._book.word(trial)}")
