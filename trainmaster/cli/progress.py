@@ -83,6 +83,7 @@ class _Display:
 
 def _line(master: Master, experiment: Experiment) -> str:
     states = {
+        "paused": master.count_trials(experiment.id, ["PAUSED"]),
         "done": master.count_trials(experiment.id, ["COMPLETED"]),
         "canceled": master.count_trials(experiment.id, ["CANCELED"]),
         "failed": master.count_trials(experiment.id, ["ERROR"]),

@@ -143,13 +143,14 @@ class MetricName:
 class RungView:
     """A rung of a bracket. `units`: how far a trial trains before it is compared here. `trials` reached it, the best
     first, with their `values`; None: it failed here. `cut`: the worst value that goes on now. `stopped`: how many
-    were stopped here."""
+    were stopped here; `paused`: how many wait here."""
 
     units: int
     trials: tuple[int, ...]
     values: tuple[float | None, ...]
     cut: float | None
     stopped: int
+    paused: int
 
 
 @dataclass(frozen=True)

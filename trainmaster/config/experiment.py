@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from trainmaster.config.environment import BindMount, Environment, LogPolicy, Resources
-from trainmaster.config.hyperparameters import Hyperparameters, without_count
+from trainmaster.config.hyperparameters import Hyperparameters, bad_conditions, bad_points, without_count
 from trainmaster.config.merge import merge
 from trainmaster.config.messages import Complaint, ConfigError, in_words
 from trainmaster.config.node_data import Data
@@ -319,7 +319,13 @@ def incomplete(
         for name, message in incomplete_searcher(searcher):
             complain(message, "searcher", name)
         space = config.get("hyperparameters")
-        if takes_grid(searcher) and isinstance(space, Mapping):
+        grid = takes_grid(searcher)
+        if isinstance(space, Mapping):
+            for path, message in bad_conditions(space, grid):
+                complain(message, "hyperparameters", *path)
+            for path, message in bad_points(space, searcher.get("first_points") or ()):
+                complain(message, "searcher", "first_points", *path)
+        if grid and isinstance(space, Mapping):
             for path in without_count(space, ("hyperparameters",)):
                 complain("is required for a grid search: how many values to try", *path, "count")
     return complaints

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Discriminator, Tag, model_serializer, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from trainmaster import plugins
@@ -88,6 +88,8 @@ class ManyTrials(SearcherOptions):
 
     max_concurrent_trials: Natural = 16
     """0: as many as the searcher sees fit."""
+    first_points: list[dict[str, Any]] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Points to try before any other; what one of them leaves open is chosen as for other trials."""
 
 
 _GONE = {

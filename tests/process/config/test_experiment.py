@@ -292,10 +292,10 @@ def test_errors_have_line_key_and_nearest_word(more: str, expected: list[str]) -
 
 BAD_SEARCHERS: list[tuple[str, list[str]]] = [
     ("single", [":2: searcher: a mapping (key: value) is wanted, found the text 'single'"]),
-    ("{metric: m}", [":2: searcher.name: is required; one of adaptive_asha, asha, async_halving, grid, median_stopping, pbt, points, random, single"]),
+    ("{metric: m}", [":2: searcher.name: is required; one of adaptive_asha, asha, async_halving, auto, grid, median_stopping, pbt, points, random, single"]),
     ("{name: rondom, metric: m}", [":2: searcher.name: there is no searcher 'rondom'; did you mean random?"]),
     ("{name: bayes, metric: m}",
-     [":2: searcher.name: there is no searcher 'bayes'; one of adaptive_asha, asha, async_halving, grid, median_stopping, pbt, points, random, single"]),
+     [":2: searcher.name: there is no searcher 'bayes'; one of adaptive_asha, asha, async_halving, auto, grid, median_stopping, pbt, points, random, single"]),
     ("{name: adaptive, metric: m}", [":2: searcher.name: the searcher adaptive is no longer run; use adaptive_asha"]),
     ("{name: adaptive_simple, metric: m}",
      [":2: searcher.name: the searcher adaptive_simple is no longer run; use adaptive_asha"]),

@@ -35,6 +35,10 @@ class TestAsha(SearcherConformance):
     sections: ClassVar = [{"name": "asha", **TIMED, "divisor": 3}, {"name": "asha", **TIMED, "num_rungs": 1}]
 
 
+class TestAuto(SearcherConformance):
+    sections: ClassVar = [{"name": "auto", **TIMED, "max_trials": 40}]
+
+
 class TestAdaptiveAsha(SearcherConformance):
     sections: ClassVar = [{"name": "adaptive_asha", **TIMED, "mode": "conservative"}]
 

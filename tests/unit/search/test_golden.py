@@ -143,7 +143,7 @@ def test_preview(searcher: dict[str, Any], space: dict[str, Any], expected: list
         ({"name": "adaptive"}, "the searcher adaptive is no longer run; use adaptive_asha"),
         ({"name": "adaptive_simple"}, "use adaptive_asha"),
         ({"name": "sync_halving"}, "use async_halving"),
-        ({"name": "bayes"}, "there is no searcher 'bayes'; one of adaptive_asha, asha, async_halving, grid"),
+        ({"name": "bayes"}, "there is no searcher 'bayes'; one of adaptive_asha, asha, async_halving, auto, grid"),
         ({}, "searcher.name is required; one of adaptive_asha"),
         (
             {"name": "random"},

@@ -196,6 +196,7 @@ def _brackets(board: Board) -> list[BracketView]:
                     values=[value for trial, value in zip(rung.trials, rung.values, strict=True) if trial in ids],
                     cut=rung.cut,
                     stopped=rung.stopped,
+                    paused=rung.paused,
                 )
                 for rung in bracket.rungs
             ],

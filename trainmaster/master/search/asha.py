@@ -22,6 +22,8 @@ MOST_RUNGS = 6  # that the search chooses by itself
 class Asha(AsyncHalving):
     """One bracket whose trials wait on their rungs."""
 
+    pauses: ClassVar[bool] = True
+
     def __init__(self, goal: Goal, rungs: int, divisor: float, max_trials: int, max_concurrent: int) -> None:
         super().__init__(goal, rungs, divisor, max_trials, max_concurrent)
         self._waiting: dict[int, int] = {}  # paused trials -> the rung that they have reached

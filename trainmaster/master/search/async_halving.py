@@ -77,7 +77,10 @@ def rung_units(rungs: int, divisor: float, max_time: int) -> list[int]:
 
 
 class AsyncHalving(Method):
-    """One bracket. `max_concurrent` 0 means as many as the bottom rung needs to send one trial to the top."""
+    """One bracket. `max_concurrent` 0 means as many as the bottom rung needs to send one trial to the top. `pauses`:
+    trials wait on their rungs, and are not stopped there."""
+
+    pauses: ClassVar[bool] = False
 
     def __init__(self, goal: Goal, rungs: int, divisor: float, max_trials: int, max_concurrent: int) -> None:
         self._goal = goal
@@ -181,7 +184,8 @@ class AsyncHalving(Method):
 
     def bracket(self, trials: Sequence[int]) -> BracketRanking:
         """Return the ranking, with the trials of this bracket."""
-        return BracketRanking([self._ranking(place) for place in range(len(self._rungs))], trials, len(self._at))
+        rungs = [self._ranking(place) for place in range(len(self._rungs))]
+        return BracketRanking(rungs, trials, len(self._at), self.pauses)
 
     def _ranking(self, place: int) -> RungRanking:
         rung = self._rungs[place]

@@ -18,8 +18,43 @@ from trainmaster.master.search.mersenne import RandomState
 
 
 def sample(space: Mapping[str, Any], stream: RandomState) -> dict[str, Any]:
-    """One random point of `space`. Draws from `stream` once per name, in sorted order, depth first."""
-    return {name: _sample(space[name], name, stream) for name in sorted(space)}
+    """One random point of `space`. Draws from `stream` once per name, in sorted order, depth first; what a condition
+    excludes is left out afterwards."""
+    return reduced(space, {name: _sample(space[name], name, stream) for name in sorted(space)})
+
+
+def reduced(space: Mapping[str, Any], point: dict[str, Any]) -> dict[str, Any]:
+    """Return `point` without the hyperparameters whose conditions (`when`) it does not meet."""
+    conditions = dict(_conditions(space, ()))
+    while conditions:
+        unmet = [path for path, when in conditions.items() if not _meets(point, when)]
+        if not unmet:
+            break
+        for path in unmet:
+            del conditions[path]
+            group = point
+            for name in path[:-1]:
+                group = group.get(name, {})
+            group.pop(path[-1], None)
+    return point
+
+
+def _conditions(space: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    for name, value in space.items():
+        if isinstance(value, Mapping) and "type" not in value:
+            yield from _conditions(value, (*path, name))
+        elif isinstance(value, Mapping) and value.get("when"):
+            yield (*path, name), value["when"]
+
+
+def _meets(point: Mapping[str, Any], when: Mapping[str, Any]) -> bool:
+    for dotted, wanted in when.items():
+        value: Any = point
+        for name in dotted.split("."):
+            value = value.get(name, _NOTHING) if isinstance(value, Mapping) else _NOTHING
+        if value not in (wanted if isinstance(wanted, list) else [wanted]):
+            return False
+    return True
 
 
 def _sample(value: Any, name: str, stream: RandomState) -> Any:
@@ -34,7 +69,10 @@ def _sample(value: Any, name: str, stream: RandomState) -> Any:
                 return copy.deepcopy(value["val"])
             case "int":
                 low, high = index(value["minval"]), index(value["maxval"])
-                return low + stream.below(high - low + 1)
+                step = index(value.get("step") or 1)
+                return low + step * stream.below((high - low) // step + 1)
+            case "double" if value.get("step"):
+                return stepped(value, stream.below(steps(value)))
             case "double":
                 return stream.uniform(float(value["minval"]), float(value["maxval"]))
             case "log":
@@ -78,6 +116,17 @@ def overlaid(fixed: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, An
         nested = isinstance(below, dict) and isinstance(value, Mapping)
         whole[name] = overlaid(below or {}, value) if nested else copy.deepcopy(value)
     return whole
+
+
+def steps(value: Mapping[str, Any]) -> int:
+    """Return how many values a range with a `step` has."""
+    return int((value["maxval"] - value["minval"]) / value["step"] + 1e-9) + 1
+
+
+def stepped(value: Mapping[str, Any], number: int) -> Any:
+    """Return a value of a range with a `step`, from 0."""
+    place = value["minval"] + number * value["step"]
+    return place if value["type"] == "int" else float(f"{place:.12g}")
 
 
 class Grid:
@@ -129,6 +178,8 @@ def axis_lengths(space: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
                     yield name, 1
                 case "categorical":
                     yield name, len(value["vals"])
+                case "int" | "double" if value.get("step") and not value.get("count"):
+                    yield name, steps(value)
                 case "int":
                     yield name, min(_count(value, name), index(value["maxval"]) - index(value["minval"]) + 1)
                 case _:
@@ -148,6 +199,8 @@ def grid_axis(value: Any, name: str = "hyperparameter") -> list[Any]:
                 return [value["val"]]
             case "categorical":
                 return _not_empty(value["vals"])
+            case "int" | "double" if value.get("step") and not value.get("count"):
+                return [stepped(value, number) for number in range(steps(value))]
             case "int":
                 low, high = index(value["minval"]), index(value["maxval"])
                 return _int_axis(low, high, min(_count(value, name), high - low + 1))
@@ -200,6 +253,7 @@ def _not_empty(values: Sequence[Any]) -> list[Any]:
     return list(values)
 
 
+_NOTHING = object()
 _FIXED = ("literal", "const")
 _TYPED = ("const", "int", "double", "log", "categorical")
 

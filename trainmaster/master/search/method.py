@@ -73,11 +73,13 @@ class RungRanking:
 
 @dataclass(frozen=True)
 class BracketRanking:
-    """The rungs of a bracket, the lowest first, and the trials that were begun in it."""
+    """The rungs of a bracket, the lowest first, and the trials that were begun in it. `pauses`: a trial that does not
+    continue from a rung waits there, and may continue later."""
 
     rungs: Sequence[RungRanking]
     trials: Sequence[int]
     running: int
+    pauses: bool = False
 
 
 @dataclass(frozen=True)

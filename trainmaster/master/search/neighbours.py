@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainmaster.master.search.hyperparameters import kind_of, sample
+from trainmaster.master.search.hyperparameters import kind_of, reduced, sample, stepped, steps
 from trainmaster.master.search.mersenne import RandomState
 
 
@@ -22,7 +22,7 @@ class Perturbation:
 
     def of(self, point: Mapping[str, Any], stream: RandomState) -> dict[str, Any]:
         """Return a changed copy of `point`."""
-        return self._group(self.space, point, stream)
+        return reduced(self.space, self._group(self.space, point, stream))
 
     def _group(self, space: Mapping[str, Any], point: Mapping[str, Any], stream: RandomState) -> dict[str, Any]:
         return {name: self._one(space[name], name, point.get(name), stream) for name in sorted(space)}
@@ -31,7 +31,8 @@ class Perturbation:
         kind = kind_of(value, name)
         if kind == "group":
             return self._group(value, now if isinstance(now, Mapping) else {}, stream)
-        drawn = sample({name: value}, stream)[name]
+        free = {key: each for key, each in value.items() if key != "when"} if isinstance(value, Mapping) else value
+        drawn = sample({name: free}, stream)[name]
         resampled, up = stream.unit() < self.resample, stream.below(2) == 1
         if kind in ("literal", "const") or resampled or now is None:
             return drawn
@@ -46,6 +47,9 @@ class Perturbation:
         if kind == "log":
             low, high = sorted(math.pow(value["base"], value[key]) for key in ("minval", "maxval"))
             return min(max(changed, low), high)
+        if value.get("step"):
+            at = round((now - value["minval"]) / value["step"]) + (1 if up else -1)
+            return stepped(value, min(max(at, 0), steps(value) - 1))  # type: ignore[no-any-return]
         if kind == "double":
             return float(min(max(changed, value["minval"]), value["maxval"]))
         whole = round(changed)

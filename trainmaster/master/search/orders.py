@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from trainmaster.master.search.actions import Action, Create, PauseTrial, ResumeTrial, SearchError, StopTrial
-from trainmaster.master.search.hyperparameters import sample
+from trainmaster.master.search.hyperparameters import overlaid, reduced, sample
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.trial_book import TrialBook
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 class Orders:
     """The `ActionQueue` of one event. `recorded`: what the method drew when the event was first met, or None where it
-    is met now."""
+    is met now. `first`: points to try before any other."""
 
     def __init__(
         self,
@@ -26,8 +26,10 @@ class Orders:
         book: TrialBook,
         at: float,
         recorded: Sequence[Any] | None = None,
+        first: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._space, self._stream, self._book, self._at = space, stream, book, at
+        self._first = first
         self._recorded = None if recorded is None else [*recorded]
         self.actions: list[Action] = []
         self.drawn: list[Any] = []
@@ -35,6 +37,9 @@ class Orders:
     def create(self, why: str, hparams: Mapping[str, Any] | None = None, parent: int | None = None) -> int:
         # The order of the draws is upstream's: the point, then the id, then the trial's seed.
         point = sample(self._space, self._stream) if hparams is None else dict(hparams)
+        if len(self._book.ids) < len(self._first):
+            point = reduced(self._space, overlaid(point, self._first[len(self._book.ids)]))
+            why = f"{why}; first_points[{len(self._book.ids)}]"
         request_id = self._stream.uuid4()
         origin = None if parent is None else self._name(parent)
         self.actions.append(Create(str(request_id), point, self._stream.below(1 << 31), why, origin))

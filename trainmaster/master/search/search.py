@@ -46,6 +46,7 @@ class Search:
         self._metric = goal.metric
         self._sign = 1.0 if goal.smaller_is_better else -1.0
         self._time_metric = goal.time_metric
+        self._first = goal.first_points
         self._book = TrialBook()
         self._over = False
         self._fresh: list[SearchEvent] = []
@@ -231,7 +232,7 @@ class Search:
     # -- inside
 
     def _orders(self, at: float, recorded: Sequence[Any] | None = None) -> Orders:
-        return Orders(self._space, self._stream, self._book, at, recorded)
+        return Orders(self._space, self._stream, self._book, at, recorded, self._first)
 
     def _happened(self, event: SearchEvent, slot_seconds: float = 0.0, at: float = 0.0) -> list[Action]:
         if self._method.sees_spending:

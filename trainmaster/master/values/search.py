@@ -29,6 +29,7 @@ class SearchGoal:
     max_concurrent_trials: int | None = None
     bracket_rungs: tuple[int, ...] = ()
     num_rungs: int = 0
+    first_points: tuple[Mapping[str, Any], ...] = ()
     source_trial_id: int | None = None
     source_checkpoint_uuid: str | None = None
     section: Mapping[str, Any] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class SearchGoal:
             max_concurrent_trials=stored.get("max_concurrent_trials"),
             bracket_rungs=tuple(stored.get("bracket_rungs") or ()),
             num_rungs=int(stored.get("num_rungs") or 0),
+            first_points=tuple(stored.get("first_points") or ()),
             source_trial_id=stored.get("source_trial_id"),
             source_checkpoint_uuid=stored.get("source_checkpoint_uuid"),
             section=stored,

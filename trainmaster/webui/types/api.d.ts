@@ -415,6 +415,7 @@ export interface RungView {
     values: (number | null)[];
     cut: number | null;
     stopped: number;
+    paused: number;
 }
 
 export interface StorageShare {

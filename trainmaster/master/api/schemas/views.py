@@ -18,13 +18,14 @@ class MetricName(Shape):
 class RungView(Shape):
     """A rung of a bracket. `units`: how far a trial trains before it is compared here. `trials` reached it, the best
     first, with their `values`; null: it failed here. `cut`: the worst value that goes on now. `stopped`: how many
-    were stopped here."""
+    were stopped here; `paused`: how many wait here."""
 
     units: int
     trials: list[int]
     values: list[float | None]
     cut: float | None
     stopped: int
+    paused: int
 
 
 class BracketView(Shape):

@@ -25,7 +25,7 @@ from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
 from trainmaster.master.values.search import SearchGoal
 
-GOES_ON, STOPPED, TOP, FAILED = "goes on", "stopped", "top", "failed"
+GOES_ON, STOPPED, PAUSED, TOP, FAILED = "goes on", "stopped", "paused", "top", "failed"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RungRaces(BoundService):
             times = _Times(session, row, goal, search.request_ids, brackets)
             arrivals = search.arrivals(times.reached)
         merged = heapq.merge(
-            *(_events(number, bracket, times, len(brackets[number].rungs)) for number, bracket in enumerate(arrivals)),
+            *(_events(number, bracket, times, brackets[number]) for number, bracket in enumerate(arrivals)),
             key=lambda event: event.at,
         )
         return RungRace(goal, brackets, list(merged))
@@ -140,19 +140,21 @@ def _reports(session: Session, trials: Sequence[int], goal: SearchGoal) -> dict[
     return reports
 
 
-def _events(bracket: int, arrivals: Sequence[Arrival], times: _Times, rungs: int) -> Iterable[RungEvent]:
+def _events(number: int, arrivals: Sequence[Arrival], times: _Times, bracket: BracketRanking) -> Iterable[RungEvent]:
     """Those of a bracket, with times that rise with the order: the clock of a job may be wrong, the master's is taken
     where it has written one down."""
     known = {(arrival.trial, arrival.rung) for arrival in arrivals}
-    decisions = [_decision(one, (one.trial, one.rung + 1) in known, rungs) for one in arrivals]
+    decisions = [_decision(one, (one.trial, one.rung + 1) in known, bracket) for one in arrivals]
     events = [
-        times.ended(times.ids.get(one.trial, 0)) if decision != GOES_ON else times.reached(one.trial, one.rung)
+        times.ended(times.ids.get(one.trial, 0))
+        if decision not in (GOES_ON, PAUSED)
+        else times.reached(one.trial, one.rung)
         for one, decision in zip(arrivals, decisions, strict=True)
     ]
     latest = float("inf")
     for place in range(len(events) - 1, -1, -1):
         events[place] = min(events[place], latest)
-        if decisions[place] != GOES_ON:
+        if decisions[place] not in (GOES_ON, PAUSED):
             latest = events[place]
     now = 0.0
     for one, decision, at in zip(arrivals, decisions, events, strict=True):
@@ -160,14 +162,17 @@ def _events(bracket: int, arrivals: Sequence[Arrival], times: _Times, rungs: int
         trial = times.ids.get(one.trial)
         if trial is not None:
             stop = times.stops.get(trial)
-            yield RungEvent(now, bracket, trial, one, decision, stop[0] if stop and decision != GOES_ON else None)
+            told = stop[0] if stop and decision not in (GOES_ON, PAUSED) else None
+            yield RungEvent(now, number, trial, one, decision, told)
 
 
-def _decision(one: Arrival, reached_next: bool, rungs: int) -> str:
+def _decision(one: Arrival, reached_next: bool, bracket: BracketRanking) -> str:
     if reached_next:
         return GOES_ON
     if one.value is None:
         return FAILED
-    if one.rung == rungs - 1:
+    if one.rung == len(bracket.rungs) - 1:
         return TOP
-    return GOES_ON if one.rank <= one.keep else STOPPED
+    if one.rank <= one.keep:
+        return GOES_ON
+    return PAUSED if bracket.pauses else STOPPED

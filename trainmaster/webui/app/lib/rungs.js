@@ -15,14 +15,14 @@ import { number, plural, tick } from "./format.js";
  * @property {number} rung from 0
  * @property {number} trial
  * @property {number | null} value null: failed
- * @property {"goes on" | "stopped" | "top" | "failed"} decision
+ * @property {"goes on" | "stopped" | "paused" | "top" | "failed"} decision
  * @property {number} rank from 1
  * @property {number} of
  * @property {number} keep
  * @property {number | null} cut the worst value that went on then
  * @property {number | null} story
  */
-/** @typedef {"running" | "passed" | "stopped" | "top" | "failed"} DotLook running: on its way to the next rung */
+/** @typedef {"running" | "passed" | "stopped" | "paused" | "top" | "failed"} DotLook running: on its way to the next rung */
 /** @typedef {{ event: RungEvent, look: DotLook }} Dot */
 /**
  * @typedef {object} RungMoment a rung as it was
@@ -65,7 +65,7 @@ export function momentOf(events, bracket, units, at, smaller) {
         const rung = rungs[event.rung];
         if (event.bracket !== bracket || !rung) continue;
         const before = latest.get(event.trial);
-        if (before && before.look === "running") before.look = "passed";
+        if (before && (before.look === "running" || before.look === "paused")) before.look = "passed";
         const dot = { event, look: event.decision === "goes on" ? /** @type {const} */ ("running") : event.decision };
         latest.set(event.trial, dot);
         rung.dots.push(dot);
@@ -120,7 +120,9 @@ export function sentence(event, { clock, units, unit }) {
         return `At ${clock} trial ${event.trial} reached the top, ${rung}: ${standing}; it is complete.`;
     }
     const on = event.keep === 1 ? "1 continues" : `${event.keep} continue`;
-    const does = event.decision === "stopped" ? `was stopped at ${rung}` : `reached ${rung} and continues`;
+    const does = ["stopped", "paused"].includes(event.decision)
+        ? `was ${event.decision} at ${rung}`
+        : `reached ${rung} and continues`;
     return `At ${clock} trial ${event.trial} ${does}: ${standing}, cutoff ${number(event.cut)}; ${on}.`;
 }
 

@@ -259,7 +259,9 @@ const RungTable = component(
         /** @type {{ moment: RungMoment[], unit: string, metric: string, at: number }} */ { moment, unit, metric, at },
     ) => {
         const first = leader(moment);
-        const heads = ["Rung", unit, "Reached", "Continued", "Stopped", "Failed", "Cut", "Best", "of trial"];
+        const pauses = moment.some(rung => rung.dots.some(dot => dot.look === "paused"));
+        const held = pauses ? "Paused" : "Stopped";
+        const heads = ["Rung", unit, "Reached", "Continued", held, "Failed", "Cut", "Best", "of trial"];
         return table(
             { class: "rung-table" },
             caption(null, `The rungs after event ${count(at)}: ${visible(metric, 60)}`),
@@ -282,7 +284,7 @@ const RungTable = component(
                         td(null, number(rung.units)),
                         td(null, count(rung.dots.length)),
                         td(null, count(countOf("running", "passed"))),
-                        td(null, count(countOf("stopped"))),
+                        td(null, count(countOf("stopped", "paused"))),
                         td(null, count(countOf("failed"))),
                         td(null, Value({ value: rung.cut })),
                         td(null, Value({ value: best?.value ?? null })),

@@ -49,7 +49,7 @@ export function usePlayer(written, events, speed) {
             latest.current.events,
             current.peek(),
             direction,
-            event => !stops || event.decision === "stopped",
+            event => !stops || event.decision === "stopped" || event.decision === "paused",
         );
         playing.value = false;
         keep(next ?? (direction < 0 && !stops ? 0 : current.peek()));

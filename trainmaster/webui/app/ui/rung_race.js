@@ -22,6 +22,7 @@ const LOOKS = {
     running: { colour: "--running", label: "continues" },
     passed: { colour: "--live", label: "passed" },
     stopped: { colour: "--faded", label: "stopped" },
+    paused: { colour: "--faded", label: "paused" },
     top: { colour: "--completed", label: "completed the top rung" },
     failed: { colour: "--failed", label: "failed" },
 };
@@ -112,7 +113,7 @@ export const Race = component(
  */
 function drawRace(pen, sheet, scene, metric, ringed) {
     frame(pen, sheet, scene, metric);
-    for (const look of /** @type {const} */ (["stopped", "passed", "failed", "running", "top"])) {
+    for (const look of /** @type {const} */ (["stopped", "paused", "passed", "failed", "running", "top"])) {
         pen.fillStyle = pen.strokeStyle = sheet.colour(LOOKS[look].colour);
         for (const point of scene.dots) if (point.dot.look === look) mark(pen, point.x, point.y, look, point.leads);
     }
@@ -186,7 +187,7 @@ function line(pen, x1, y1, x2, y2) {
 
 /** @param {CanvasRenderingContext2D} pen @param {number} x @param {number} y @param {DotLook} look @param {boolean} leads */
 function mark(pen, x, y, look, leads) {
-    const size = leads ? 6 : look === "stopped" ? 2.5 : 3;
+    const size = leads ? 6 : look === "stopped" || look === "paused" ? 2.5 : 3;
     pen.beginPath();
     if (look === "failed") {
         pen.moveTo(x - size, y - size);

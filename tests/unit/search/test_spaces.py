@@ -1,0 +1,130 @@
+"""Spaces with steps, conditions and priors: what is drawn of them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.experiment import parse_experiment
+from trainmaster.master.search.axes import Axes
+from trainmaster.master.search.hyperparameters import Grid, sample
+from trainmaster.master.search.mersenne import RandomState
+from trainmaster.master.search.neighbours import Perturbation
+
+SPACE: dict[str, Any] = {
+    "width": {"type": "int", "minval": 8, "maxval": 67, "step": 8},
+    "drop": {"type": "double", "minval": 0.0, "maxval": 0.5, "step": 0.1},
+    "optimizer": {"type": "categorical", "vals": ["sgd", "adam"]},
+    "momentum": {"type": "double", "minval": 0.5, "maxval": 0.9, "when": {"optimizer": "sgd"}},
+    "decay": {
+        "kind": {"type": "categorical", "vals": ["none", "step", "cosine"], "when": {"optimizer": ["sgd"]}},
+        "every": {"type": "int", "minval": 1, "maxval": 9, "when": {"decay.kind": ["step", "cosine"]}},
+    },
+}
+
+
+def fits(point: dict[str, Any]) -> None:
+    assert point["width"] in range(8, 68, 8)
+    assert point["drop"] in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+    assert ("momentum" in point) == ("kind" in point["decay"]) == (point["optimizer"] == "sgd")
+    assert ("every" in point["decay"]) == (point["decay"].get("kind") in ("step", "cosine"))
+
+
+def test_every_way_to_choose_keeps_steps_and_conditions() -> None:
+    stream = RandomState(3)
+    axes, change = Axes(SPACE), Perturbation(SPACE, 1.2, 0.2)
+    seen = set()
+    for _ in range(300):
+        point = sample(SPACE, stream)
+        fits(point)
+        fits(change.of(point, stream))
+        fits(axes.point([stream.unit() if axis.categories is None else float(stream.below(len(axis.categories)))
+                         for axis in axes.all]))  # fmt: skip
+        seen.add(json.dumps(sorted(point)))
+    assert len(seen) == 2
+
+
+def test_a_condition_changes_no_other_draw() -> None:
+    free = {name: {k: v for k, v in value.items() if k != "when"} for name, value in SPACE.items() if name != "decay"}
+    bound = {name: value for name, value in SPACE.items() if name != "decay"}
+    for seed in range(20):
+        with_all, without = sample(free, RandomState(seed)), sample(bound, RandomState(seed))
+        assert without == {name: with_all[name] for name in without}
+
+
+def test_a_grid_takes_every_step() -> None:
+    grid = Grid({name: SPACE[name] for name in ("width", "drop")})
+    assert grid.size == 8 * 6
+    points = [grid.point(number) for number in range(grid.size)]
+    assert {point["width"] for point in points} == set(range(8, 68, 8))
+    assert {point["drop"] for point in points} == {0.0, 0.1, 0.2, 0.3, 0.4, 0.5}
+
+
+def test_axes_return_the_values_that_they_were_given() -> None:
+    axes = Axes(SPACE | {"rate": {"type": "log", "base": 10, "minval": -4, "maxval": -1}, "k": 3})
+    values = {"width": 24, "drop": 0.3, "optimizer": "adam", "momentum": 0.7, "kind": "step", "every": 4, "rate": 0.01}
+    for axis in axes.all:
+        assert axis.at(axis.of(values[axis.path[-1]])) == pytest.approx(values[axis.path[-1]])
+
+
+def complaints(searcher: str = "random", **space: Any) -> list[str]:
+    config = {
+        "name": "x", "entrypoint": "true", "checkpoint_storage": {"type": "shared_fs", "host_path": "/tmp"},
+        "hyperparameters": space, "searcher": {"name": searcher, "metric": "m"},
+    }  # fmt: skip
+    if searcher == "random":
+        config["searcher"]["max_trials"] = 3  # type: ignore[index]
+    try:
+        parse_experiment(json.dumps(config))
+    except ConfigError as error:
+        return [str(each).partition(": ")[2] for each in error.complaints]
+    return []
+
+
+RATE = {"type": "log", "base": 10, "minval": -4, "maxval": -1}
+
+
+@pytest.mark.parametrize(
+    ("space", "says"),
+    [
+        (
+            {"a": {**SPACE["width"], "step": 60}},
+            "hyperparameters.a.step: must be at most maxval - minval (59), found 60",
+        ),
+        ({"a": {**SPACE["drop"], "step": 0}}, "hyperparameters.a.step: must be above 0, found 0"),
+        ({"a": {**RATE, "prior": 0.5}}, "hyperparameters.a.prior: must lie between 0.0001 and 0.1, found 0.5"),
+        ({"a": {**SPACE["drop"], "prior": "x"}}, "hyperparameters.a.prior: a number is wanted, found the text 'x'"),
+        (
+            {"a": {**SPACE["optimizer"], "prior": "lion"}},
+            "hyperparameters.a.prior: must be one of vals, found the text",
+        ),
+        ({"a": {**RATE, "when": {"b": 1}}}, "hyperparameters.a.when.b: there is no such hyperparameter"),
+        ({"a": {**RATE, "when": {"a": 1}}}, "hyperparameters.a.when.a: a hyperparameter cannot depend on itself"),
+        (
+            {"a": {**RATE, "when": {"o": "lion"}}, "o": SPACE["optimizer"]},
+            "hyperparameters.a.when.o: o never has this value",
+        ),
+        ({"a": {**RATE, "step": 1}}, "hyperparameters.a.step: unknown key"),
+    ],
+)
+def test_what_can_never_be_is_refused_with_its_key(space: dict[str, Any], says: str) -> None:
+    assert [each for each in complaints(**space) if each.startswith(says)], complaints(**space)
+
+
+def test_a_grid_refuses_conditions() -> None:
+    (said,) = complaints("grid", a={**SPACE["drop"], "when": {"o": "sgd"}}, o=SPACE["optimizer"])
+    assert said.startswith("hyperparameters.a.when: a grid search cannot enumerate conditions")
+
+
+def test_configurations_without_them_are_shown_as_before() -> None:
+    text = json.dumps({"hyperparameters": {"a": {"type": "int", "minval": 1, "maxval": 4}, "b": RATE}})
+    shown = parse_experiment(
+        f'{text[:-1]}, "name": "x", "entrypoint": "true", '
+        '"checkpoint_storage": {"type": "shared_fs", "host_path": "/tmp"}, '
+        '"searcher": {"name": "random", "metric": "m", "max_trials": 2}}'
+    ).to_json()["hyperparameters"]
+    assert shown["a"] == {"type": "int", "minval": 1, "maxval": 4, "count": None}
+    assert set(shown["b"]) == {"type", "base", "minval", "maxval", "count"}

@@ -1,0 +1,115 @@
+"""`auto`: the recommended search. It promotes trials as `asha` does, and learns where good points are.
+
+Points are drawn near the best of those that have come far enough to be compared (`density`), a part of them anywhere.
+A point near the user's `prior` is drawn as often as one anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from trainmaster.master.search.asha import Asha, AshaSearcher
+from trainmaster.master.search.async_halving import WORST, Goal
+from trainmaster.master.search.axes import Axes
+from trainmaster.master.search.density import Density, best_of, flat, near_priors
+from trainmaster.master.search.mersenne import RandomState
+from trainmaster.master.search.method import ActionQueue, Method
+
+ANYWHERE = 0.2  # the part of all points that is drawn without regard to what other trials reached
+GOOD = 0.25  # the part of a rung that points are drawn near to
+MOST_GOOD, MOST_BAD = 20, 60  # trials that the model looks at, so that a point costs the same after 10,000 of them
+LEAST = 6  # trials that must be on a rung before the model learns from it; more with many hyperparameters
+EARLIEST = 0.1  # of `max_time`: what trials report before tells more of their speed than of their quality
+
+
+class Auto(Asha):
+    """`Asha` whose points are drawn by what is known."""
+
+    def __init__(
+        self,
+        goal: Goal,
+        space: Mapping[str, Any],
+        rungs: int,
+        divisor: float,
+        max_trials: int,
+        max_concurrent: int,
+        first: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        super().__init__(goal, rungs, divisor, max_trials, max_concurrent)
+        self._axes, self._first = Axes(space), first
+        self._places: dict[int, list[float]] = {}  # by trial
+        self._made: set[tuple[Any, ...]] = set()  # points
+
+    def _create(self, orders: ActionQueue) -> None:
+        if not self._budget.left:
+            return
+        place, how = orders.draw(self._drawn)
+        if not self._budget.created:  # the user's own guess, before anything else
+            place = [self._axes.priors.get(at, value) for at, value in enumerate(place)]
+        if self._budget.created < len(self._first):
+            place = self._axes.moved(place, self._first[self._budget.created])
+        trial = orders.create(f"{self._budget.spend()} points: {how}", self._axes.point(place))
+        self._at[trial], self._places[trial] = 0, place
+        self._made.add(self._axes.key(place))
+
+    def _drawn(self, stream: RandomState) -> list[Any]:
+        axes = self._axes.all
+        good, bad = self._judged(stream)
+        if not good or not axes or stream.unit() < ANYWHERE:
+            if self._axes.priors and stream.below(2):
+                return [near_priors(axes, self._axes.priors, stream), "near the prior"]
+            return [flat(axes, stream), "anywhere"]
+        weights = [float(len(good) - at) for at in range(len(good))]
+        models = Density(axes, good, weights), Density(axes, bad, [1.0] * len(bad))
+        place = best_of(*models, lambda each: self._axes.key(each) not in self._made, stream)
+        return [flat(axes, stream), "anywhere"] if place is None else [place, f"near the best {len(good)}"]
+
+    def _judged(self, stream: RandomState) -> tuple[list[list[float]], list[list[float]]]:
+        """Return the places of good trials, the best first, and of some others, of the highest rung on which there are
+        enough to compare; none before that."""
+        least = max(len(self._axes.all) + 1, LEAST)
+        high = next((rung for rung in reversed(self._rungs) if len(rung.trials) >= least), None)
+        if high is None or high.units < self._goal.max_time * EARLIEST:
+            return [], []
+        above = [rung.trials[0] for rung in reversed(self._rungs) if rung.units > high.units and rung.trials]
+        wanted = min(max(round(GOOD * len(high.trials)), 3), MOST_GOOD)
+        fine = [trial for trial, value in zip(high.trials, high.values, strict=True) if value < WORST]
+        good = dict.fromkeys([*above, *fine[:wanted]])
+        there = set(high.trials)
+        others = [trial for trial in high.trials if trial not in good][-MOST_BAD:]
+        rest = [trial for trial in self._rungs[0].trials if trial not in there]
+        while len(rest) > MOST_BAD:
+            rest[stream.below(len(rest))] = rest[-1]
+            rest.pop()
+        return [self._places[trial] for trial in good], [self._places[trial] for trial in (*others, *rest)]
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "places": [[trial, *place] for trial, place in self._places.items()]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        super().load(state)
+        self._places = {int(trial): [float(value) for value in place] for trial, *place in state["places"]}
+        self._made = {self._axes.key(place) for place in self._places.values()}
+
+
+class AutoSearcher(AshaSearcher):
+    """The section of `auto`."""
+
+    contract_version: ClassVar[int] = 2
+
+    name: Literal["auto"]  # type: ignore[assignment]
+    divisor: float = Field(default=3.0, gt=1)
+
+    def method(self, hparams: Mapping[str, Any]) -> Method:
+        return Auto(
+            self.goal,
+            hparams,
+            self.rungs,
+            self.divisor,
+            self.trials,
+            self.max_concurrent_trials,
+            self.first_points or (),
+        )

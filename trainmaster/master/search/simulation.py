@@ -1,0 +1,245 @@
+"""Runs a search on recorded learning curves: the production code, with trials that take their values from there.
+
+Jobs wait in a queue, take one of a number of places, report once a unit, may die and start again, and leave when the
+search says so. Time is simulated: hours of a cluster take milliseconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from trainmaster.master.search.actions import Action, Create, ExitReason, PauseTrial, ResumeTrial, StopTrial
+from trainmaster.master.search.search import Search
+from trainmaster.master.values.search import SearchGoal
+
+MOST_DEATHS = 5  # of one trial, after which it has failed
+
+
+@dataclass(frozen=True)
+class Curve:
+    """`values`: of the metric, one a unit of training; the trial is over at their end. `seconds`: what a unit took."""
+
+    number: int
+    values: Sequence[float]
+    seconds: float
+
+
+class Curves(Protocol):
+    """Where trials take their values from."""
+
+    def curve(self, hparams: Mapping[str, Any], taken: Collection[int]) -> Curve:
+        """Return what a trial with these hyperparameters reports. `taken`: the curves that other trials have."""
+
+
+class RecordedCurves:
+    """Curves of trials that were trained. A point that is not among them gets the curve of the nearest one that no
+    other trial has."""
+
+    def __init__(
+        self, points: Sequence[Mapping[str, Any]], values: Sequence[Sequence[float]], seconds: Sequence[float]
+    ) -> None:
+        """All by trial: hyperparameters; values of the metric; seconds of a unit."""
+        self._points, self._values, self._seconds = points, values, seconds
+        self._places = {_key(point): place for place, point in enumerate(points)}
+        self._scales: dict[str, float] = {}
+        for name in points[0]:
+            numbers = [float(each) for point in points if isinstance(each := point.get(name), int | float)]
+            if len(numbers) == len(points):
+                self._scales[name] = (max(numbers) - min(numbers)) or 1.0
+
+    def curve(self, hparams: Mapping[str, Any], taken: Collection[int]) -> Curve:
+        place = self._places.get(_key(hparams))
+        if place is None:
+            free = [at for at in range(len(self._points)) if at not in taken] or range(len(self._points))
+            place = min(free, key=lambda at: self._distance(self._points[at], hparams))
+        return Curve(place, self._values[place], self._seconds[place])
+
+    def _distance(self, point: Mapping[str, Any], hparams: Mapping[str, Any]) -> float:
+        total = 0.0
+        for name, value in point.items():
+            other = hparams.get(name)
+            if name in self._scales and isinstance(other, int | float):
+                total += ((value - other) / self._scales[name]) ** 2
+            else:
+                total += value != other
+        return total
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`places`: how many trials train at the same time. `delay`: how long a job waits in the queue before it may start,
+    in seconds, given a random stream. `deaths`: the part of all jobs that die on the way."""
+
+    places: int
+    delay: Callable[[random.Random], float] = lambda _: 0.0
+    deaths: float = 0.0
+
+
+@dataclass
+class Outcome:
+    """`bests`: each time at which a better value than all before was reported, with it. `trained`: units, by trial."""
+
+    bests: list[tuple[float, float]] = field(default_factory=list)
+    trained: list[int] = field(default_factory=list)
+    end: float = 0.0
+    slot_seconds: float = 0.0
+    done: bool = False  # the search ended; else the time was over
+
+    def first(self, target: float, *, smaller_is_better: bool = True) -> float | None:
+        """Return when a value as good as `target` was first reported; None where it never was."""
+        sign = 1 if smaller_is_better else -1
+        return next((at for at, value in self.bests if sign * value <= sign * target), None)
+
+
+@dataclass
+class _Trial:
+    curve: Curve
+    state: str = "queued"  # running, paused, over
+    units: int = 0  # trained and saved
+    deaths: int = 0
+    attempt: int = 0
+    used: float = 0.0  # seconds
+    since: float | None = None  # when its job began
+
+
+class Simulation:
+    """One run of one search."""
+
+    def __init__(
+        self,
+        searcher: Mapping[str, Any],
+        space: Mapping[str, Any],
+        curves: Curves,
+        cluster: Cluster,
+        seed: int,
+    ) -> None:
+        """Begin a search. Raises SearchError, as `Search.start`."""
+        self._curves, self._cluster = curves, cluster
+        self._random = random.Random(seed)  # noqa: S311 - no secret
+        goal = SearchGoal.from_json(searcher)
+        self._metric, self._time_metric = goal.metric, goal.time_metric or "batches"
+        self._sign = 1 if goal.smaller_is_better else -1
+        self._free = cluster.places
+        self._trials: dict[str, _Trial] = {}
+        self._taken: set[int] = set()
+        self._queue: deque[str] = deque()
+        self._events: list[tuple[float, int, str, str, int]] = []  # time, order, kind, trial, attempt
+        self._order = 0
+        self._now = 0.0
+        self.outcome = Outcome()
+        self.search, actions = Search.start(searcher, space, seed, at=0.0)
+        self._carry_out(actions)
+
+    def run(self, until: float = math.inf) -> Outcome:
+        """Run to the end of the search, or of the time."""
+        while self._events and self._events[0][0] <= until:
+            self._now, _, kind, key, attempt = heapq.heappop(self._events)
+            trial = self._trials[key]
+            if trial.attempt == attempt and trial.state == "running":
+                self._begin(key, trial) if kind == "begin" else self._die(
+                    key, trial
+                ) if kind == "die" else self._report(key, trial)
+        self.outcome.done = not self._events
+        self.outcome.end = min(until, self._now) if self._events else self._now
+        self.outcome.trained = [trial.units for trial in self._trials.values()]
+        return self.outcome
+
+    # -- inside
+
+    def _schedule(self, delay: float, kind: str, key: str) -> None:
+        self._order += 1
+        heapq.heappush(self._events, (self._now + delay, self._order, kind, key, self._trials[key].attempt))
+
+    def _fill(self) -> None:
+        while self._free and self._queue:
+            key = self._queue.popleft()
+            trial = self._trials[key]
+            if trial.state != "queued":
+                continue
+            self._free -= 1
+            trial.state = "running"
+            trial.attempt += 1
+            self._schedule(self._cluster.delay(self._random), "begin", key)
+
+    def _begin(self, key: str, trial: _Trial) -> None:
+        trial.since = self._now
+        left = (len(trial.curve.values) - trial.units) * trial.curve.seconds
+        if self._cluster.deaths and self._random.random() < self._cluster.deaths:
+            self._schedule(self._random.random() * left, "die", key)
+        self._schedule(trial.curve.seconds, "report", key)
+
+    def _report(self, key: str, trial: _Trial) -> None:
+        trial.units += 1
+        value = float(trial.curve.values[trial.units - 1])
+        if math.isfinite(value) and (
+            not self.outcome.bests or self._sign * value < self._sign * self.outcome.bests[-1][1]
+        ):
+            self.outcome.bests.append((self._now, value))
+        metrics = {self._metric: value, self._time_metric: trial.units}
+        used = trial.used + self._now - (trial.since or 0.0)
+        self._carry_out(self.search.validation(key, metrics, trial.units, slot_seconds=used, at=self._now))
+        if trial.state == "running":
+            if trial.units == len(trial.curve.values):
+                self._leave(trial, "over")
+                self._tell_end(key, trial, None)
+            else:
+                self._schedule(trial.curve.seconds, "report", key)
+        self._fill()
+
+    def _die(self, key: str, trial: _Trial) -> None:
+        trial.deaths += 1
+        if trial.deaths > MOST_DEATHS:
+            self._leave(trial, "over")
+            self._tell_end(key, trial, ExitReason.ERRORED)
+        else:
+            self._leave(trial, "queued")
+            self._queue.append(key)
+        self._fill()
+
+    def _leave(self, trial: _Trial, state: str) -> None:
+        if trial.state == "running":
+            self._free += 1
+            took = self._now - trial.since if trial.since is not None else 0.0
+            trial.used += took
+            self.outcome.slot_seconds += took
+        trial.state, trial.since = state, None
+        trial.attempt += 1  # what is scheduled for it is void
+
+    def _tell_end(self, key: str, trial: _Trial, reason: ExitReason | None) -> None:
+        spending = {"slot_seconds": trial.used, "at": self._now}
+        if reason is None:
+            self._carry_out(self.search.exited(key, **spending))
+        else:
+            self._carry_out(self.search.exited_early(key, reason, **spending))
+
+    def _carry_out(self, actions: Sequence[Action]) -> None:
+        ended = []
+        for action in actions:
+            match action:
+                case Create(key, hparams, parent=parent):
+                    trial = self._trials[key] = _Trial(self._curves.curve(hparams, self._taken))
+                    self._taken.add(trial.curve.number)
+                    if parent is not None:
+                        trial.units = self._trials[parent].units
+                    self._queue.append(key)
+                case StopTrial(key):
+                    self._leave(self._trials[key], "over")
+                    ended.append(key)
+                case PauseTrial(key):
+                    self._leave(self._trials[key], "paused")
+                case ResumeTrial(key):
+                    self._trials[key].state = "queued"
+                    self._queue.appendleft(key)
+        for key in ended:
+            self._tell_end(key, self._trials[key], None)
+        self._fill()
+
+
+def _key(point: Mapping[str, Any]) -> Any:
+    return tuple(sorted((name, repr(value)) for name, value in point.items()))
