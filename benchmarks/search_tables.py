@@ -28,8 +28,9 @@ GRID = {
 
 
 def trained(name: str, folder: Path) -> dict[str, Any]:
-    """Return the table `digits` or `synth`: `space`, `points` (a list), `values` [points, epochs] (the error on held-out
-    data; smaller is better), `seconds` [points] of an epoch. Trains all points first where no file holds it."""
+    """Return the table `digits` or `synth`: `space`, `points` (a list), `values` [points, epochs] (the error on data
+    that was held out; smaller is better), `seconds` [points] of an epoch. Trains all points first where no file holds
+    it."""
     file = folder / f"trained-{name}.npz"
     points = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
     if not file.exists():
@@ -112,7 +113,7 @@ class Drawn:
         prior = _prior(package)
         self._seed, self._epochs = seed, epochs
         with _seeded(seed):
-            self.dimensions = np.random.randint(2, 7)  # noqa: NPY002
+            self.dimensions = np.random.randint(2, 7)
             self._dataset = prior.DatasetPrior(self.dimensions, 23)
         self.names = [f"x{n}" for n in range(self.dimensions)]
         self.space = {name: {"type": "double", "minval": 0.0, "maxval": 1.0} for name in self.names}
@@ -123,19 +124,19 @@ class Drawn:
         with _seeded(zlib.crc32(config.tobytes()) ^ self._seed):
             at = np.arange(1, self._epochs + 1) / self._epochs
             values = 1 - self._dataset.curves_for_configs(config)(at, 0)
-            seconds = float(np.exp(np.random.normal(0, 0.5)))  # noqa: NPY002
+            seconds = float(np.exp(np.random.normal(0, 0.5)))
         return values.tolist(), seconds
 
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """NumPy's global stream, from which the package draws."""
-    state = np.random.get_state()  # noqa: NPY002
-    np.random.seed(seed)  # noqa: NPY002
+    state = np.random.get_state()
+    np.random.seed(seed)
     try:
         yield
     finally:
-        np.random.set_state(state)  # noqa: NPY002
+        np.random.set_state(state)
 
 
 def _prior(package: Path) -> Any:
@@ -160,7 +161,7 @@ def _prior(package: Path) -> Any:
             return Stand
 
     torch: Any = types.ModuleType("torch")
-    torch.__getattr__ = lambda name: Stand
+    torch.__getattr__ = lambda _: Stand
     torch.from_numpy = lambda array: array
     for module in ("torch", "torch.nn", "ifbo", "ifbo.encoders", "ifbo.priors", "ifbo.priors.prior", "ifbo.utils"):
         sys.modules[module] = torch if module == "torch" else types.ModuleType(module)
@@ -174,30 +175,30 @@ def _prior(package: Path) -> Any:
 
     prior: Any = importlib.import_module("ifbo.priors.ftpfn_prior")
     prior.DatasetPrior._get_model = lambda self: _network(self.num_inputs, self.num_outputs)
-    prior.DatasetPrior.output_for_config = lambda self, config, noise=True: self.model(self.normalizer(config))
+    prior.DatasetPrior.output_for_config = lambda self, config, **_: self.model(self.normalizer(config))
     return prior
 
 
 def _network(inputs: int, outputs: int) -> Any:
     """Return a random tanh network with the distribution of sizes and weights of the package's."""
-    layers, hidden = np.random.randint(8, 16), np.random.randint(36, 150)  # noqa: NPY002
-    std = np.random.uniform(0.089, 0.193)  # noqa: NPY002
-    before, after = np.random.uniform(0.0003, 0.0014), np.random.uniform(0.0004, 0.0013)  # noqa: NPY002
+    layers, hidden = np.random.randint(8, 16), np.random.randint(36, 150)
+    std = np.random.uniform(0.089, 0.193)
+    before, after = np.random.uniform(0.0003, 0.0014), np.random.uniform(0.0004, 0.0013)
     sizes = [inputs, *[hidden] * (layers - 1), outputs]
     keep = 1 - 0.145
     weights, biases = [], []
     for place, (rows, columns) in enumerate(itertools.pairwise(sizes)):
-        weight = np.random.normal(0, std, (rows, columns))  # noqa: NPY002
+        weight = np.random.normal(0, std, (rows, columns))
         if 0 < place < len(sizes) - 2:
-            weight = weight / math.sqrt(keep) * (np.random.uniform(size=weight.shape) < keep)  # noqa: NPY002
+            weight = weight / math.sqrt(keep) * (np.random.uniform(size=weight.shape) < keep)
         weights.append(weight)
-        biases.append(np.random.normal(0, std, columns))  # noqa: NPY002
+        biases.append(np.random.normal(0, std, columns))
 
     def network(x: Any) -> Any:
         for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
             x = x @ weight + bias
-            x = np.tanh(x + np.random.normal(0, before, x.shape))  # noqa: NPY002
+            x = np.tanh(x + np.random.normal(0, before, x.shape))
         x = x @ weights[-1] + biases[-1]
-        return x + np.random.normal(0, after, x.shape)  # noqa: NPY002
+        return x + np.random.normal(0, after, x.shape)
 
     return network

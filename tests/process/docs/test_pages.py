@@ -122,7 +122,9 @@ def process() -> Iterator[MasterProcess]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pages", [["README.md"], USER, ["docs/sdk.md"], ["docs/plugin.md"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "pages", [["README.md"], USER, ["docs/sdk.md"], ["docs/plugin.md"], ["docs/searcher-plugins.md"]], ids=" ".join
+)
 def test_pages_work_from_top_to_bottom(pages: Sequence[str], process: MasterProcess, tmp_path: Path) -> None:
     """Files are put down, `det` and other programs run in the pages' order, on a master of their own."""
     assert _follow([example for page in pages for example in examples(page)], process, tmp_path) > 0

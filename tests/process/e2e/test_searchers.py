@@ -45,6 +45,22 @@ def test_trials_wait_on_their_rungs_and_continue(local: MasterProcess) -> None:
     assert any("Pause" in story(master, trial.id) and trial.attempts == 1 for trial in waited)
 
 
+def test_script_that_saves_nothing_begins_again_each_time(local: MasterProcess) -> None:
+    master = local.client()
+    script = trainings.COUNTING.replace("save()\n", "pass\n")
+    searcher = promotion(6, max_concurrent_trials=1)
+    number = create(master, trainings.experiment(searcher, epochs=8, value=VALUE, pause=0.01), script)
+    ended_as(master, number, "COMPLETED")
+    trials = master.trials(number)
+    assert {(trial.state, trial.restarts) for trial in trials} == {("COMPLETED", 0)}
+    again = [trial for trial in trials if trial.attempts > 1]
+    assert again
+    for trial in again:
+        assert "It never saved a checkpoint: it begins again" in log_text(master, trial.id)
+        assert set(starts(master, trial.id)) == {0}
+    assert max(trial.batches for trial in trials) == 8
+
+
 def test_a_persons_pause_and_the_searchs_are_told_apart(local: MasterProcess) -> None:
     master = local.client()
     searcher = promotion(3, max_concurrent_trials=1, num_rungs=2)

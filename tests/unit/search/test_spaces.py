@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.config.messages import ConfigError
 from trainmaster.config.experiment import parse_experiment
+from trainmaster.config.messages import ConfigError
 from trainmaster.master.search.axes import Axes
 from trainmaster.master.search.hyperparameters import Grid, sample
 from trainmaster.master.search.mersenne import RandomState

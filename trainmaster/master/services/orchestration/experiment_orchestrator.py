@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ARRAY, Integer, any_, func, literal, select, update
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Story, Task, Trial
 from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, WriteLog
@@ -465,13 +465,19 @@ class ExperimentOrchestrator:
         )
 
     def _begins_anew(self, trial: Trial) -> bool:
-        """Whether a trial that was paused by the search and has no checkpoint begins again: once."""
+        """Whether a trial that was paused by the search and has no checkpoint begins again: each time, where its code
+        never saved one; once, where what it saved is gone."""
+        saved = self.session.scalar(select(Checkpoint.uuid).where(Checkpoint.trial_id == trial.id).limit(1))
+        if saved is None:
+            text = "It never saved a checkpoint: it begins again, and trains what it had trained before once more."
+            self.say(trial.task_id, text, "WARNING")
+            return True
         trial.begun_anew += 1
         if trial.begun_anew > 1:
             why = "the search paused it, and its checkpoint is gone for the second time"
             self._later(lambda: self.trial_event(trial, trials.Stop(trials.StopCause.ERROR, why)))
             return False
-        self.say(trial.task_id, "It has no checkpoint to continue from: it begins again, this once.", "WARNING")
+        self.say(trial.task_id, "Its checkpoint is gone: it begins again, this once.", "WARNING")
         return True
 
     def _finish(self, trial: Trial, decision: trials.Finish) -> None:
