@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import abuse, commands, doors, fleet, ingest, reading, scheduler, storage, webui
+from benchmarks import abuse, commands, doors, fleet, ingest, reading, scheduler, searching, storage, webui
 from benchmarks.measure import Deadline, Unavailable, machine, say
 
 # Section -> (what measures it, seconds it may take)
@@ -26,6 +26,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "abuse": (abuse.run, 600),
     "fleet": (fleet.run, 1800),
     "storage": (storage.run, 600),
+    "search": (searching.run, 7200),
     "webui": (webui.run, 1800),
 }
 CHAOS = "chaos"

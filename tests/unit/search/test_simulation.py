@@ -22,7 +22,7 @@ TIMED: dict[str, Any] = {
 
 def run(searcher: dict[str, Any], cluster: Cluster, seed: int = 0, until: float = math.inf) -> Outcome:
     curves = RecordedCurves(POINTS, VALUES, [10.0] * len(POINTS))
-    return Simulation(searcher, SPACE, curves, cluster, seed).run(until)
+    return Simulation.of(searcher, SPACE, curves, cluster, seed).run(until)
 
 
 def test_random_search_trains_every_trial_to_its_end() -> None:

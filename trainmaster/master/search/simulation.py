@@ -108,21 +108,42 @@ class _Trial:
     since: float | None = None  # when its job began
 
 
+class Searching(Protocol):
+    """What trials are told to: `Search`, or whatever is compared with it."""
+
+    def validation(
+        self,
+        request_id: str,
+        metrics: Mapping[str, Any],
+        steps_completed: int,
+        *,
+        slot_seconds: float = 0.0,
+        at: float = 0.0,
+    ) -> list[Action]: ...
+
+    def exited(self, request_id: str, *, slot_seconds: float = 0.0, at: float = 0.0) -> list[Action]: ...
+
+    def exited_early(
+        self, request_id: str, reason: ExitReason, *, slot_seconds: float = 0.0, at: float = 0.0
+    ) -> list[Action]: ...
+
+
 class Simulation:
     """One run of one search."""
 
     def __init__(
         self,
-        searcher: Mapping[str, Any],
-        space: Mapping[str, Any],
+        search: Searching,
+        actions: Sequence[Action],
+        goal: SearchGoal,
         curves: Curves,
         cluster: Cluster,
         seed: int,
     ) -> None:
-        """Begin a search. Raises SearchError, as `Search.start`."""
+        """Take a search that has begun, with its first actions."""
+        self.search = search
         self._curves, self._cluster = curves, cluster
         self._random = random.Random(seed)  # noqa: S311 - no secret
-        goal = SearchGoal.from_json(searcher)
         self._metric, self._time_metric = goal.metric, goal.time_metric or "batches"
         self._sign = 1 if goal.smaller_is_better else -1
         self._free = cluster.places
@@ -133,8 +154,15 @@ class Simulation:
         self._order = 0
         self._now = 0.0
         self.outcome = Outcome()
-        self.search, actions = Search.start(searcher, space, seed, at=0.0)
         self._carry_out(actions)
+
+    @classmethod
+    def of(
+        cls, searcher: Mapping[str, Any], space: Mapping[str, Any], curves: Curves, cluster: Cluster, seed: int
+    ) -> Simulation:
+        """Begin a search with these sections of a configuration. Raises SearchError, as `Search.start`."""
+        search, actions = Search.start(searcher, space, seed, at=0.0)
+        return cls(search, actions, SearchGoal.from_json(searcher), curves, cluster, seed)
 
     def run(self, until: float = math.inf) -> Outcome:
         """Run to the end of the search, or of the time."""
