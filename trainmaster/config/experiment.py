@@ -11,7 +11,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from trainmaster.config.environment import BindMount, Environment, LogPolicy, Resources
-from trainmaster.config.hyperparameters import Hyperparameters, bad_conditions, bad_points, without_count
+from trainmaster.config.hyperparameters import (
+    Hyperparameters,
+    bad_combinations,
+    bad_conditions,
+    bad_points,
+    without_count,
+)
 from trainmaster.config.merge import merge
 from trainmaster.config.messages import Complaint, ConfigError, in_words
 from trainmaster.config.node_data import Data
@@ -325,6 +331,8 @@ def incomplete(
                 complain(message, "hyperparameters", *path)
             for path, message in bad_points(space, searcher.get("first_points") or ()):
                 complain(message, "searcher", "first_points", *path)
+            for path, message in bad_combinations(space, searcher.get("forbidden") or ()):
+                complain(message, "searcher", "forbidden", *path)
         if grid and isinstance(space, Mapping):
             for path in without_count(space, ("hyperparameters",)):
                 complain("is required for a grid search: how many values to try", *path, "count")

@@ -208,6 +208,19 @@ def bad_points(space: Mapping[str, Any], points: Sequence[Any]) -> Iterator[tupl
                 yield (number, *path), f"{in_words(value)} is not in the range of this hyperparameter"
 
 
+def bad_combinations(space: Mapping[str, Any], forbidden: Sequence[Any]) -> Iterator[tuple[Path, str]]:
+    """Return the places in `forbidden` that name no hyperparameter of a whole JSON space, each with a sentence."""
+    named = dict(_named(space, ()))
+    for number, combination in enumerate(forbidden):
+        if not combination:
+            yield (number,), "it names no hyperparameter, and would forbid every point"
+        for name, wanted in combination.items() if isinstance(combination, Mapping) else ():
+            if tuple(name.split(".")) not in named:
+                yield (number, name), "there is no such hyperparameter; combinations name them in full, by dots"
+            elif isinstance(wanted, Mapping) and not (wanted and wanted.keys() <= {"min", "max"}):
+                yield (number, name), "a range is written {min: ..., max: ...}"
+
+
 def _in_range(hyperparameter: Any, value: Any) -> bool:
     kind = hyperparameter.get("type") if isinstance(hyperparameter, Mapping) else None
     if kind not in ("int", "double", "log"):

@@ -90,6 +90,8 @@ class ManyTrials(SearcherOptions):
     """0: as many as the searcher sees fit."""
     first_points: list[dict[str, Any]] | None = Field(default=None, exclude_if=lambda value: value is None)
     """Points to try before any other; what one of them leaves open is chosen as for other trials."""
+    forbidden: list[dict[str, Any]] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Combinations that are never tried: by dotted name a value, a list of values, or a range `{min:, max:}`."""
 
 
 _GONE = {

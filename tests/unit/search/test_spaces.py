@@ -9,6 +9,7 @@ import pytest
 
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
+from trainmaster.master.search import Create, Search, SearchError
 from trainmaster.master.search.axes import Axes
 from trainmaster.master.search.hyperparameters import Grid, sample
 from trainmaster.master.search.mersenne import RandomState
@@ -70,10 +71,10 @@ def test_axes_return_the_values_that_they_were_given() -> None:
         assert axis.at(axis.of(values[axis.path[-1]])) == pytest.approx(values[axis.path[-1]])
 
 
-def complaints(searcher: str = "random", **space: Any) -> list[str]:
+def complaints(searcher: str = "random", keys: dict[str, Any] | None = None, **space: Any) -> list[str]:
     config = {
         "name": "x", "entrypoint": "true", "checkpoint_storage": {"type": "shared_fs", "host_path": "/tmp"},
-        "hyperparameters": space, "searcher": {"name": searcher, "metric": "m"},
+        "hyperparameters": space, "searcher": {"name": searcher, "metric": "m", **(keys or {})},
     }  # fmt: skip
     if searcher == "random":
         config["searcher"]["max_trials"] = 3  # type: ignore[index]
@@ -112,6 +113,64 @@ RATE = {"type": "log", "base": 10, "minval": -4, "maxval": -1}
 )
 def test_what_can_never_be_is_refused_with_its_key(space: dict[str, Any], says: str) -> None:
     assert [each for each in complaints(**space) if each.startswith(says)], complaints(**space)
+
+
+FORBIDDEN = [{"optimizer": "sgd", "momentum": {"min": 0.8}}, {"drop": [0.4, 0.5]}]
+
+
+@pytest.mark.parametrize("name", ["random", "asha", "auto"])
+def test_forbidden_combinations_are_never_tried(name: str) -> None:
+    section: dict[str, Any] = {"name": name, "metric": "m", "max_trials": 60, "max_concurrent_trials": 0}
+    if name != "random":
+        section |= {"time_metric": "epochs", "max_time": 9, "divisor": 3}
+    section |= {"max_concurrent_trials": 60, "forbidden": FORBIDDEN, "first_points": [{"drop": 0.1, "width": 24}]}
+    _, actions = Search.start(section, SPACE, 3)
+    points = [action.hparams for action in actions if isinstance(action, Create)]
+    assert len(points) == 60
+    assert (points[0]["drop"], points[0]["width"]) == (0.1, 24)
+    for point in points:
+        fits(point)
+        assert point["drop"] not in (0.4, 0.5)
+        assert point.get("momentum", 0) < 0.8
+
+
+def test_too_many_forbidden_combinations_get_a_sentence() -> None:
+    section = {"name": "random", "metric": "m", "max_trials": 6, "forbidden": [{"optimizer": ["sgd", "adam"]}]}
+    with pytest.raises(SearchError, match="forbidden leaves too little"):
+        Search.start(section, SPACE, 3)
+    grid = {"name": "grid", "metric": "m", "forbidden": [{"a": [0.1]}]}
+    space = {"a": {"type": "categorical", "vals": [0.1, 0.2]}, "b": {"type": "categorical", "vals": ["x", "y"]}}
+    _, actions = Search.start(grid, space, 3)
+    assert [a.hparams for a in actions if isinstance(a, Create)] == [{"a": 0.2, "b": "y"}, {"a": 0.2, "b": "x"}]
+    with pytest.raises(SearchError, match="excludes all points of the grid"):
+        Search.start({**grid, "forbidden": [{"b": ["x", "y"]}]}, space, 3)
+
+
+def test_the_users_guess_is_tried_first_and_looked_near() -> None:
+    space = {"rate": {**RATE, "prior": 0.003}, "width": SPACE["width"]}
+    section = {
+        "name": "auto", "metric": "m", "max_trials": 60, "max_concurrent_trials": 60, "time_metric": "epochs",
+        "max_time": 9,
+    }  # fmt: skip
+    _, actions = Search.start(section, space, 3)
+    rates = [action.hparams["rate"] for action in actions if isinstance(action, Create)]
+    assert rates[0] == pytest.approx(0.003)
+    assert sum(0.001 < rate < 0.01 for rate in rates) > 60 * 0.4  # a third of the axis
+
+
+@pytest.mark.parametrize(
+    ("searcher", "says"),
+    [
+        ({"first_points": [{"b": 1}]}, "searcher.first_points[0].b: there is no such hyperparameter"),
+        ({"first_points": [{"a": 5}]}, "searcher.first_points[0].a: the number 5 is not in the range"),
+        ({"forbidden": [{"b": 1}]}, "searcher.forbidden[0].b: there is no such hyperparameter"),
+        ({"forbidden": [{}]}, "searcher.forbidden[0]: it names no hyperparameter"),
+        ({"forbidden": [{"a": {"above": 1}}]}, "searcher.forbidden[0].a: a range is written {min: ..., max: ...}"),
+    ],
+)
+def test_points_and_combinations_must_fit_the_space(searcher: dict[str, Any], says: str) -> None:
+    found = complaints("random", searcher, a=RATE)
+    assert [each for each in found if each.startswith(says)], found
 
 
 def test_a_grid_refuses_conditions() -> None:

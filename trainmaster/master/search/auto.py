@@ -6,14 +6,15 @@ A point near the user's `prior` is drawn as often as one anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from trainmaster.master.search.asha import Asha, AshaSearcher
 from trainmaster.master.search.async_halving import WORST, Goal
-from trainmaster.master.search.axes import Axes
+from trainmaster.master.search.axes import Axes, Coordinates
+from trainmaster.master.search.combinations import Forbidden
 from trainmaster.master.search.density import Density, best_of, flat, near_priors
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import ActionQueue, Method
@@ -37,9 +38,10 @@ class Auto(Asha):
         max_trials: int,
         max_concurrent: int,
         first: Sequence[Mapping[str, Any]] = (),
+        forbidden: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(goal, rungs, divisor, max_trials, max_concurrent)
-        self._axes, self._first = Axes(space), first
+        self._axes, self._first, self._forbidden = Axes(space), first, Forbidden(forbidden)
         self._places: dict[int, list[float]] = {}  # by trial
         self._made: set[tuple[Any, ...]] = set()  # points
 
@@ -60,12 +62,27 @@ class Auto(Asha):
         good, bad = self._judged(stream)
         if not good or not axes or stream.unit() < ANYWHERE:
             if self._axes.priors and stream.below(2):
-                return [near_priors(axes, self._axes.priors, stream), "near the prior"]
-            return [flat(axes, stream), "anywhere"]
+                return [self._allowed(lambda: near_priors(axes, self._axes.priors, stream)), "near the prior"]
+            return [self._allowed(lambda: flat(axes, stream)), "anywhere"]
         weights = [float(len(good) - at) for at in range(len(good))]
         models = Density(axes, good, weights), Density(axes, bad, [1.0] * len(bad))
-        place = best_of(*models, lambda each: self._axes.key(each) not in self._made, stream)
-        return [flat(axes, stream), "anywhere"] if place is None else [place, f"near the best {len(good)}"]
+        place = best_of(*models, self._is_new, stream)
+        if place is None:
+            return [self._allowed(lambda: flat(axes, stream)), "anywhere"]
+        return [place, f"near the best {len(good)}"]
+
+    def _is_new(self, place: Coordinates) -> bool:
+        return self._axes.key(place) not in self._made and self._forbidden.allows(self._axes.point(place))
+
+    def _allowed(self, draw: Callable[[], list[float]]) -> list[float]:
+        places: list[list[float]] = []
+
+        def point() -> dict[str, Any]:
+            places.append(draw())
+            return self._axes.point(places[-1])
+
+        self._forbidden.until_allowed(point)
+        return places[-1]
 
     def _judged(self, stream: RandomState) -> tuple[list[list[float]], list[list[float]]]:
         """Return the places of good trials, the best first, and of some others, of the highest rung on which there are
@@ -112,4 +129,5 @@ class AutoSearcher(AshaSearcher):
             self.trials,
             self.max_concurrent_trials,
             self.first_points or (),
+            self.forbidden or (),
         )

@@ -11,6 +11,7 @@ from trainmaster.master.search.mersenne import RandomState
 
 CANDIDATES = 8  # more would leave no variety: the best of many is always the same
 NARROWEST, WIDEST = 0.05, 0.3  # of a kernel, where the whole range is 1
+PRIOR_WIDTH = 0.15  # of the kernel around a user's guess
 MISMATCH = 0.25  # how much of a kernel lies on all categories alike
 
 
@@ -61,21 +62,22 @@ class Density:
         for weight, centre in zip(self._weights, self._places, strict=True):
             dice -= weight
             if dice < 0:
-                return [self.near(at, centre[at], stream) for at in range(len(self._axes))]
+                kernels = zip(self._axes, centre, self._widths, strict=True)
+                return [near(axis, place, width, stream) for axis, place, width in kernels]
         return flat(self._axes, stream)
 
-    def near(self, at: int, centre: float, stream: RandomState) -> float:
-        """Draw a coordinate of one axis from a kernel."""
-        categories = self._axes[at].categories
-        if categories is not None:
-            return float(stream.below(len(categories))) if stream.unit() < MISMATCH else centre
-        for _ in range(10):
-            # Box and Muller 1958.
-            size = math.sqrt(-2 * math.log(1 - stream.unit()))
-            value = centre + self._widths[at] * size * math.cos(2 * math.pi * stream.unit())
-            if 0 <= value <= 1:
-                return value
-        return centre
+
+def near(axis: Axis, centre: float, width: float, stream: RandomState) -> float:
+    """Draw a coordinate of one axis from a kernel."""
+    if axis.categories is not None:
+        return float(stream.below(len(axis.categories))) if stream.unit() < MISMATCH else centre
+    for _ in range(10):
+        # Box and Muller 1958.
+        size = math.sqrt(-2 * math.log(1 - stream.unit()))
+        value = centre + width * size * math.cos(2 * math.pi * stream.unit())
+        if 0 <= value <= 1:
+            return value
+    return centre
 
 
 def flat(axes: Sequence[Axis], stream: RandomState) -> list[float]:
@@ -85,9 +87,10 @@ def flat(axes: Sequence[Axis], stream: RandomState) -> list[float]:
 
 def near_priors(axes: Sequence[Axis], priors: Mapping[int, float], stream: RandomState) -> list[float]:
     """Draw a place near the user's priors (by axis), anywhere on the axes that have none."""
-    centre = [priors.get(at, 0.5) for at in range(len(axes))]
-    around, place = Density(axes, [centre], [1.0]), flat(axes, stream)
-    return [around.near(at, centre[at], stream) if at in priors else place[at] for at in range(len(axes))]
+    place = flat(axes, stream)
+    for at, prior in priors.items():
+        place[at] = near(axes[at], prior, PRIOR_WIDTH, stream)
+    return place
 
 
 def best_of(

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from trainmaster.config.searcher import ManyTrials
-from trainmaster.master.search.actions import ExitReason
+from trainmaster.master.search.actions import ExitReason, SearchError
+from trainmaster.master.search.combinations import Forbidden
 from trainmaster.master.search.hyperparameters import Grid
 from trainmaster.master.search.method import ActionQueue, Method, Preview, counts
 
 
 class GridSearch(Method):
     """All points of the grid over `space`, the last one first (as Determined orders them), at most
-    `max_concurrent` at a time (0: all at once). A rejected point is not replaced."""
+    `max_concurrent` at a time (0: all at once). A rejected point is not replaced. Raises SearchError when every point
+    is forbidden."""
 
-    def __init__(self, space: Mapping[str, Any], max_concurrent: int) -> None:
+    def __init__(
+        self, space: Mapping[str, Any], max_concurrent: int, forbidden: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         self._grid = Grid(space)
-        self.size = self._grid.size
+        allows = Forbidden(forbidden).allows
+        every: Sequence[int] = range(self._grid.size)
+        self._numbers = [number for number in every if allows(self._grid.point(number))] if forbidden else every
+        self.size = len(self._numbers)
+        if not self.size:
+            raise SearchError("searcher.forbidden excludes all points of the grid")
         self.max_concurrent = min(max_concurrent or self.size, self.size)
         self._created = 0
         self._running = 0
@@ -32,7 +41,7 @@ class GridSearch(Method):
             self._create(orders)
 
     def _create(self, orders: ActionQueue) -> None:
-        point = self._grid.point(self.size - 1 - self._created)
+        point = self._grid.point(self._numbers[self.size - 1 - self._created])
         self._created += 1
         self._running += 1
         orders.create(f"grid point {self._created} of {self.size}", point)
@@ -56,11 +65,12 @@ class GridSearcher(ManyTrials):
 
     contract_version: ClassVar[int] = 2
     takes_grid: ClassVar[bool] = True
+    refused: ClassVar[Mapping[str, str]] = {"first_points": "a grid tries all its points; remove this key"}
 
     name: Literal["grid"]
 
     def method(self, hparams: Mapping[str, Any]) -> Method:
-        return GridSearch(hparams, self.max_concurrent_trials)
+        return GridSearch(hparams, self.max_concurrent_trials, self.forbidden or ())
 
     def preview(self, hparams: Mapping[str, Any]) -> Preview:
-        return [(Grid(hparams).size, None)]
+        return [(GridSearch(hparams, 1, self.forbidden or ()).size, None)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from trainmaster.master.search.actions import Action, Create, PauseTrial, ResumeTrial, SearchError, StopTrial
+from trainmaster.master.search.combinations import Forbidden
 from trainmaster.master.search.hyperparameters import overlaid, reduced, sample
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.trial_book import TrialBook
@@ -27,23 +28,27 @@ class Orders:
         at: float,
         recorded: Sequence[Any] | None = None,
         first: Sequence[Mapping[str, Any]] = (),
+        forbidden: Forbidden = Forbidden(()),  # noqa: B008 - it never changes
     ) -> None:
         self._space, self._stream, self._book, self._at = space, stream, book, at
-        self._first = first
+        self._first, self._forbidden = first, forbidden
         self._recorded = None if recorded is None else [*recorded]
         self.actions: list[Action] = []
         self.drawn: list[Any] = []
 
     def create(self, why: str, hparams: Mapping[str, Any] | None = None, parent: int | None = None) -> int:
         # The order of the draws is upstream's: the point, then the id, then the trial's seed.
-        point = sample(self._space, self._stream) if hparams is None else dict(hparams)
-        if len(self._book.ids) < len(self._first):
+        point = dict(hparams) if hparams is not None else self._forbidden.until_allowed(self._sampled)
+        if hparams is None and len(self._book.ids) < len(self._first):
             point = reduced(self._space, overlaid(point, self._first[len(self._book.ids)]))
             why = f"{why}; first_points[{len(self._book.ids)}]"
         request_id = self._stream.uuid4()
         origin = None if parent is None else self._name(parent)
         self.actions.append(Create(str(request_id), point, self._stream.below(1 << 31), why, origin))
         return self._book.add(request_id.bytes)
+
+    def _sampled(self) -> dict[str, Any]:
+        return sample(self._space, self._stream)
 
     def stop(self, trial: int, why: str) -> None:
         self._require(trial in self._book.progress and trial not in self._book.stopped, trial, "stop")

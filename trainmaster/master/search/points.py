@@ -55,6 +55,10 @@ class PointsSearcher(ManyTrials):
     """The section of `points`."""
 
     contract_version: ClassVar[int] = 2
+    refused: ClassVar[Mapping[str, str]] = {
+        "first_points": "write these points at the beginning of searcher.points",
+        "forbidden": "leave these points out of searcher.points",
+    }
     required: ClassVar[Mapping[str, str]] = {"points": "a list of points, each a mapping of hyperparameters"}
 
     name: Literal["points"]

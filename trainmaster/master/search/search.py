@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from trainmaster.master.search.actions import Action, ExitReason, SearchError, Shutdown
+from trainmaster.master.search.combinations import Forbidden
 from trainmaster.master.search.events import EXITED, SearchEvent
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import Arrival, BracketRanking, Method, ValidationReport, When
@@ -46,7 +47,7 @@ class Search:
         self._metric = goal.metric
         self._sign = 1.0 if goal.smaller_is_better else -1.0
         self._time_metric = goal.time_metric
-        self._first = goal.first_points
+        self._first, self._forbidden = goal.first_points, Forbidden(goal.forbidden)
         self._book = TrialBook()
         self._over = False
         self._fresh: list[SearchEvent] = []
@@ -232,7 +233,7 @@ class Search:
     # -- inside
 
     def _orders(self, at: float, recorded: Sequence[Any] | None = None) -> Orders:
-        return Orders(self._space, self._stream, self._book, at, recorded, self._first)
+        return Orders(self._space, self._stream, self._book, at, recorded, self._first, self._forbidden)
 
     def _happened(self, event: SearchEvent, slot_seconds: float = 0.0, at: float = 0.0) -> list[Action]:
         if self._method.sees_spending:

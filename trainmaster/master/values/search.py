@@ -30,6 +30,7 @@ class SearchGoal:
     bracket_rungs: tuple[int, ...] = ()
     num_rungs: int = 0
     first_points: tuple[Mapping[str, Any], ...] = ()
+    forbidden: tuple[Mapping[str, Any], ...] = ()
     source_trial_id: int | None = None
     source_checkpoint_uuid: str | None = None
     section: Mapping[str, Any] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class SearchGoal:
             bracket_rungs=tuple(stored.get("bracket_rungs") or ()),
             num_rungs=int(stored.get("num_rungs") or 0),
             first_points=tuple(stored.get("first_points") or ()),
+            forbidden=tuple(stored.get("forbidden") or ()),
             source_trial_id=stored.get("source_trial_id"),
             source_checkpoint_uuid=stored.get("source_checkpoint_uuid"),
             section=stored,
