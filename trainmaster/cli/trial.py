@@ -161,6 +161,7 @@ SENTENCES = {
     ("search", "Pause"): "The searcher paused this trial",
     ("search", "Resume"): "The searcher resumed this trial",
     ("search", "Stop"): "The searcher stopped this trial",
+    ("search", "Warning"): "The searcher warns",
     ("search", "started"): "The search began",
     ("trial", "Activate"): "The trial was resumed",
     ("trial", "AllocationEnded"): "An attempt of the trial ended",

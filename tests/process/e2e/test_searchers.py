@@ -61,6 +61,24 @@ def test_script_that_saves_nothing_begins_again_each_time(local: MasterProcess) 
     assert max(trial.batches for trial in trials) == 8
 
 
+def test_search_in_the_wrong_direction_is_said_once(local: MasterProcess) -> None:
+    master = local.client()
+    searcher = {"name": "random", "metric": "error", "max_trials": 7, "max_concurrent_trials": 2}
+    right = create(master, trainings.experiment(searcher, epochs=4, pause=0.01, value=VALUE))
+    text = trainings.experiment({**searcher, "smaller_is_better": False}, epochs=4, pause=0.01, value=VALUE)
+    wrong = create(master, text)
+    for number in (right, wrong):
+        ended_as(master, number, "COMPLETED")
+
+    def warnings(number: int) -> list[str]:
+        return [event.why for event in master.views.story(number) if event.event == "Warning"]
+
+    assert warnings(right) == []
+    (said,) = warnings(wrong)
+    assert said.startswith("In 5 of 5 trials error got worse the longer they trained")
+    assert said.endswith("set searcher.smaller_is_better: true")
+
+
 def test_a_persons_pause_and_the_searchs_are_told_apart(local: MasterProcess) -> None:
     master = local.client()
     searcher = promotion(3, max_concurrent_trials=1, num_rungs=2)

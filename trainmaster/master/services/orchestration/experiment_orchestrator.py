@@ -37,7 +37,7 @@ from trainmaster.master.services.context import Settings
 from trainmaster.master.services.errors import Conflict
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.orchestration import attempts, failed_trials, stored_search
+from trainmaster.master.services.orchestration import attempts, failed_trials, stored_search, wrong_direction
 from trainmaster.master.services.orchestration.decision_text import in_words
 from trainmaster.master.services.orchestration.live_searches import LiveSearch
 from trainmaster.master.services.store import wake
@@ -492,6 +492,9 @@ class ExperimentOrchestrator:
             reported = (trial.summary_metrics or {}).get("validation_metrics") or {}
             if not self.row.unmanaged and (text := awaited.never_reported(self.row.config.searcher, reported)):
                 self.say(trial.task_id, text, "WARNING")
+        if not self.row.unmanaged and (text := wrong_direction.warning(self.session, self.row, trial)):
+            self.story("search", "Warning", why=text)
+            self.say(trial.task_id, f"{text}.", "WARNING")
         # The end of an experiment that is being stopped is not the search's to decide, and may be there because of it.
         if not self.row.unmanaged and not State(self.row.state).stopping:
             search, key = self.search, trial.request_id

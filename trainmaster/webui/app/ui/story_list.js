@@ -51,6 +51,7 @@ const EVENT_TEXTS = new Map([
     ["search Stop", "stopped by the search"],
     ["search Pause", "paused by the search"],
     ["search Resume", "resumed by the search"],
+    ["search Warning", "warning of the search"],
     ["search Shutdown", "search completed"],
     ["trial Created", "created"],
     ["trial Stop", "stop requested"],
