@@ -45,6 +45,7 @@ NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "rbac": ((), "trainmaster.cli.rbac", "roles of users and groups"),
     "token": (("tkn",), "trainmaster.cli.token", "access tokens for programs"),
     "master": ((), "trainmaster.cli.master", "the master and its resource pools"),
+    "search": ((), "trainmaster.cli.searching", "try searchers on recorded curves"),
     "preview-search": ((), "trainmaster.cli.search", "how many trials of which length a search would run"),
     "completion": ((), "trainmaster.cli.completion", "let your shell complete commands and options"),
     "version": ((), "trainmaster.cli.version", "versions of this client and of the master"),

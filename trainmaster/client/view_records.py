@@ -584,3 +584,30 @@ class VersionOrigin:
     validation: Mapping[str, Any]
     metadata: Mapping[str, Any]
     training: TrainingOrigin | None
+
+
+@dataclass(frozen=True)
+class SearchRun:
+    """`bests`: seconds since the start and value of each improvement; `lengths`: units trained, and how many
+    trials."""
+
+    bests: tuple[tuple[float, ...], ...]
+    seconds: float
+    slot_seconds: float
+    trials: int
+    lengths: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class WhatIfAnswer:
+    """`recorded`: what the experiment itself did. `trials`: recorded ones with values; `short`: those of them that
+    the search stopped, of which nothing more is known. `runs`: one a seed."""
+
+    metric: str
+    smaller_is_better: bool
+    searcher: str
+    workers: int
+    recorded: SearchRun
+    trials: int
+    short: int
+    runs: tuple[SearchRun, ...]

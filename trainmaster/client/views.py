@@ -28,6 +28,7 @@ from trainmaster.client.view_records import (
     TrialCurves,
     UsageView,
     VersionOrigin,
+    WhatIfAnswer,
 )
 
 T = TypeVar("T")
@@ -309,6 +310,45 @@ class Views(Resource):
             NoSuchThing: There is no such trial.
         """
         return _read(CheckpointTable, self._x1(f"trials/{trial_id}/checkpoints"))
+
+    def what_if(
+        self,
+        experiment_id: int,
+        searcher: Mapping[str, Any] | None = None,
+        *,
+        workers: int | None = None,
+        seeds: int = 5,
+        delay: float = 0.0,
+        delay_spread: float = 0.0,
+        deaths: float = 0.0,
+    ) -> WhatIfAnswer:
+        """Simulate another searcher on the recorded curves of an experiment.
+
+        Args:
+            searcher: Keys of a `searcher` section that replace the experiment's.
+            workers: Trials at the same time; None for as many as the searcher runs.
+            seeds: How many simulations, 1 to 50.
+            delay: Median seconds of a job in the queue.
+            delay_spread: Standard deviation of their logarithm.
+            deaths: The part of all jobs that die and start again, 0 to 0.9.
+
+        Returns:
+            What the experiment did, and what each simulation did.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            APIError: It has no values yet, or the searcher cannot be.
+        """
+        body = {
+            "searcher": dict(searcher or {}),
+            "workers": workers,
+            "seeds": seeds,
+            "delay": delay,
+            "delay_spread": delay_spread,
+            "deaths": deaths,
+        }
+        path = f"/api/x1/experiments/{experiment_id}/what-if"
+        return _read(WhatIfAnswer, self._http.request("POST", path, body=body))
 
     def _x1(self, path: str, **query: Any) -> Json:
         return self._http.request("GET", f"/api/x1/{path}", query=query)

@@ -133,6 +133,14 @@ def takes_grid(searcher: Mapping[str, Any]) -> bool:
         return False  # its own complaint says so
 
 
+def keys_of(section: Mapping[str, Any]) -> frozenset[str]:
+    """Return the keys that a section of a searcher may have; none where it names no searcher that is installed."""
+    try:
+        return frozenset(model_of(dict(section)).model_fields)
+    except PydanticCustomError:
+        return frozenset()
+
+
 def model_of(section: Any) -> type[SearcherOptions]:
     """Return the model of the searcher that a section names; where it names none, a template or the site's defaults
     may. Raises PydanticCustomError."""

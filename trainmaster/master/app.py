@@ -61,6 +61,7 @@ from trainmaster.master.api import (
     users,
     webhooks,
     webui,
+    what_if,
     workspaces,
 )
 from trainmaster.master.controller.controller import Controller
@@ -110,6 +111,7 @@ PARTS = (
         experiment_views,
         compare,
         rung_race,
+        what_if,
         trial_views,
         log_window,
         home_view,

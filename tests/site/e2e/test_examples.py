@@ -97,7 +97,9 @@ def test_an_example_trains(training: Training, slurm_master: MasterProcess, begu
     master, number = slurm_master.client(), begun[training.name]
     ended_as(master, number, "COMPLETED", 400)
     trials = master.trials(number)
-    assert all((trial.state, trial.attempts, trial.restarts) == ("COMPLETED", 1, 0) for trial in trials)
+    assert {(trial.state, trial.restarts) for trial in trials} == {("COMPLETED", 0)}
+    # The search of digits pauses trials on rungs and resumes them in further jobs.
+    assert max(trial.attempts for trial in trials) == 1 or training.name == "digits"
     right = [trial.best_metric or 0.0 for trial in trials]
     assert max(right) > 0.8 if bigger_is_better(training) else min(right) < 0.2
     if training.steps:
@@ -115,7 +117,7 @@ def test_the_search_of_digits_ends_poor_trials_early(slurm_master: MasterProcess
     trials = slurm_master.client().trials(begun["digits"])
     epochs = [trial.summary["validation_metrics"]["epochs"]["max"] for trial in trials]
     assert len(trials) == 16
-    assert set(epochs) <= {1, 4, 16}
+    assert set(epochs) <= {1, 5, 16}
     assert sum(epochs) <= 0.6 * 16 * 16
 
 

@@ -98,6 +98,7 @@ from trainmaster.master.services.views.rung_race import RungRaces
 from trainmaster.master.services.views.slot_usage import SlotUsage
 from trainmaster.master.services.views.storage_usage import StorageUsage
 from trainmaster.master.services.views.trial_view import TrialViews
+from trainmaster.master.services.views.what_if import WhatIfs
 
 
 @dataclass
@@ -196,5 +197,6 @@ class Master(MasterContext):
         self.users = Users(self)
         self.webhook_deliveries = WebhookDeliveries(self)
         self.webhooks = SiteWebhooks(self)
+        self.what_ifs = WhatIfs(self)
         self.work_steps = WorkSteps(self)
         self.workspaces = Workspaces(self)
