@@ -28,6 +28,7 @@ from trainmaster.master.values.stored import Json
 
 MOST_TRIALS, MOST_UNITS = 5_000, 2_000_000  # recorded ones; units of all their curves together
 PATIENCE = 90.0  # seconds, of which a simulation may calculate `CPU_SECONDS`
+TURN = 10.0  # seconds that a request waits for another simulation
 _turn = threading.BoundedSemaphore(1)
 
 
@@ -190,7 +191,7 @@ def _bests(reports: Sequence[tuple[float, float]], smaller: bool) -> list[tuple[
 
 
 def _calculate(request: Json) -> Json:
-    if not _turn.acquire(timeout=PATIENCE):
+    if not _turn.acquire(timeout=TURN):
         raise Conflict("Another simulation runs: try again in a minute.")
     try:
         done = subprocess.run(
