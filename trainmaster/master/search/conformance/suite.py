@@ -18,7 +18,7 @@ SPACE: Mapping[str, Any] = {
         "act": {"type": "categorical", "vals": ["a", "b"]},
     },
 }
-SEEDS = range(30)
+SEEDS = range(12)
 
 
 class SearcherConformance:
