@@ -33,9 +33,9 @@ def modules(shell: Shell, *arguments: str) -> set[str]:
     return set(done.stderr.split())
 
 
-@pytest.mark.parametrize("verb", ["list", "list-trials 1", "describe 1", "wait 1"])
-def test_reading_imports_nothing_heavy(shell: Shell, finished: object, verb: str) -> None:
-    loaded = modules(shell, "experiment", *verb.split())
+@pytest.mark.parametrize("verb", ["list", "list-trials {}", "describe {}", "wait {}"])
+def test_reading_imports_nothing_heavy(shell: Shell, finished: Finished, verb: str) -> None:
+    loaded = modules(shell, "experiment", *verb.format(finished.id).split())
     assert "trainmaster.cli.experiment" in loaded
     assert loaded.isdisjoint(HEAVY)
     assert not any(
