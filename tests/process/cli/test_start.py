@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.process.cli.conftest import Finished
 from tests.support.det_shell import Shell
 from tests.support.master import MasterProcess, free_port
 from trainmaster.version import VERSION
