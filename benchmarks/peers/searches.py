@@ -60,13 +60,13 @@ class Peer:
         return Create(key, point, 0, "suggested")
 
     def _suggested(self, key: str) -> tuple[Any, dict[str, Any]]:
-        raise NotImplementedError
+        raise NotImplementedError  # each package has its own
 
     def _goes_on(self, key: str, value: float, epoch: int) -> bool:
-        raise NotImplementedError
+        raise NotImplementedError  # each package has its own
 
     def _complete(self, key: str) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each package has its own
 
 
 class Optuna(Peer):

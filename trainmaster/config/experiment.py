@@ -326,7 +326,9 @@ def incomplete(
             complain(message, "searcher", name)
         space = config.get("hyperparameters")
         grid = takes_grid(searcher)
-        if isinstance(space, Mapping):
+        # What has complaints of its own may be anything.
+        sound = not any(place[:1] in (("hyperparameters",), ("searcher",)) for place in known)
+        if sound and isinstance(space, Mapping):
             for path, message in bad_conditions(space, grid):
                 complain(message, "hyperparameters", *path)
             for path, message in bad_points(space, searcher.get("first_points") or ()):

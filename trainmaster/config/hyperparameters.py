@@ -217,8 +217,13 @@ def bad_combinations(space: Mapping[str, Any], forbidden: Sequence[Any]) -> Iter
         for name, wanted in combination.items() if isinstance(combination, Mapping) else ():
             if tuple(name.split(".")) not in named:
                 yield (number, name), "there is no such hyperparameter; combinations name them in full, by dots"
-            elif isinstance(wanted, Mapping) and not (wanted and wanted.keys() <= {"min", "max"}):
-                yield (number, name), "a range is written {min: ..., max: ...}"
+            elif isinstance(wanted, Mapping) and not _is_range(wanted):
+                yield (number, name), "a range is written {min: NUMBER, max: NUMBER}"
+
+
+def _is_range(wanted: Mapping[Any, Any]) -> bool:
+    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in wanted.values())
+    return bool(wanted) and wanted.keys() <= {"min", "max"} and numbers
 
 
 def _in_range(hyperparameter: Any, value: Any) -> bool:

@@ -165,12 +165,41 @@ def test_the_users_guess_is_tried_first_and_looked_near() -> None:
         ({"first_points": [{"a": 5}]}, "searcher.first_points[0].a: the number 5 is not in the range"),
         ({"forbidden": [{"b": 1}]}, "searcher.forbidden[0].b: there is no such hyperparameter"),
         ({"forbidden": [{}]}, "searcher.forbidden[0]: it names no hyperparameter"),
-        ({"forbidden": [{"a": {"above": 1}}]}, "searcher.forbidden[0].a: a range is written {min: ..., max: ...}"),
+        ({"forbidden": [{"a": {"above": 1}}]}, "searcher.forbidden[0].a: a range is written {min: NUMBER"),
+        ({"forbidden": [{"a": {"min": "x"}}]}, "searcher.forbidden[0].a: a range is written {min: NUMBER"),
+        ({"forbidden": 5}, "searcher.forbidden"),
+        ({"first_points": 5}, "searcher.first_points"),
     ],
 )
 def test_points_and_combinations_must_fit_the_space(searcher: dict[str, Any], says: str) -> None:
     found = complaints("random", searcher, a=RATE)
     assert [each for each in found if each.startswith(says)], found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{**RATE, "when": 5}, {"type": "log", "base": 10}, {"type": "int", "minval": "x", "maxval": 3}],
+)
+def test_hyperparameter_that_is_none_is_the_only_complaint(value: dict[str, Any]) -> None:
+    found = complaints("random", {"first_points": [{"a": 1}], "forbidden": [{"a": 1}]}, a=value)
+    assert found
+    assert all(each.startswith("hyperparameters.a") for each in found), found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "int", "minval": 1, "maxval": 10**12, "step": 7},
+        {"type": "double", "minval": 0.0, "maxval": 1.0, "step": 3e-5},
+    ],
+)
+def test_ranges_with_many_steps_keep_them(value: dict[str, Any]) -> None:
+    (axis,) = Axes({"a": value}).all
+    for place in (0.0, 0.3, 0.999999999, 1.0):
+        found = axis.at(place)
+        assert value["minval"] <= found <= value["maxval"]
+        count = (found - value["minval"]) / value["step"]
+        assert count == pytest.approx(round(count), abs=1e-6)
 
 
 def test_a_grid_refuses_conditions() -> None:

@@ -34,6 +34,8 @@ class Axis:
         low, high = float(self.value["minval"]), float(self.value["maxval"])
         if self.kind == "int":
             return (float(value) - low + 0.5) / (high - low + 1)
+        if self.kind == "log" and self.value["base"] == 1:
+            return 0.5  # every power of 1 is the same
         number = math.log(value, self.value["base"]) if self.kind == "log" else float(value)
         return min(max((number - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
@@ -44,10 +46,10 @@ class Axis:
         if self.categories is not None:
             return self.categories[int(place)]
         low, high = self.value["minval"], self.value["maxval"]
+        if self.value.get("step"):  # more of them than are listed
+            return stepped(self.value, min(int(place * steps(self.value)), steps(self.value) - 1))
         if self.kind == "int":
             return low + min(int(place * (high - low + 1)), high - low)
-        if value_step := self.value.get("step"):
-            return stepped(self.value, round(place * (high - low) / value_step))
         number = float(low) + place * (float(high) - float(low))
         return math.pow(self.value["base"], number) if self.kind == "log" else number
 

@@ -109,7 +109,7 @@ class _Trial:
 
 
 class Searching(Protocol):
-    """What trials are told to: `Search`, or whatever is compared with it."""
+    """Receives the reports of trials: `Search`, or a search of another package that is compared with it."""
 
     def validation(
         self,
@@ -170,9 +170,12 @@ class Simulation:
             self._now, _, kind, key, attempt = heapq.heappop(self._events)
             trial = self._trials[key]
             if trial.attempt == attempt and trial.state == "running":
-                self._begin(key, trial) if kind == "begin" else self._die(
-                    key, trial
-                ) if kind == "die" else self._report(key, trial)
+                if kind == "begin":
+                    self._begin(key, trial)
+                elif kind == "die":
+                    self._die(key, trial)
+                else:
+                    self._report(key, trial)
         self.outcome.done = not self._events
         self.outcome.end = min(until, self._now) if self._events else self._now
         self.outcome.trained = [trial.units for trial in self._trials.values()]

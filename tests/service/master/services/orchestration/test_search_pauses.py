@@ -1,4 +1,4 @@
-"""What becomes of trials that the search pauses: their checkpoints, and what the search is told of them."""
+"""Trials that the search pauses: their checkpoints, and what is reported to the search."""
 
 from __future__ import annotations
 
