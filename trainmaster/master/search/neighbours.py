@@ -14,7 +14,7 @@ from trainmaster.master.search.mersenne import RandomState
 @dataclass(frozen=True)
 class Perturbation:
     """Changes each hyperparameter: a number is multiplied or divided by `factor` and stays in its range, a category
-    becomes its neighbour in the list; with the probability `resample`, any of them is drawn again from its whole range."""
+    becomes its neighbour in the list; with the probability `resample`, it is drawn again from its whole range."""
 
     space: Mapping[str, Any]
     factor: float
