@@ -21,7 +21,13 @@ from typing import Any
 from benchmarks.measure import Deadline, say
 from benchmarks.peers.searches import METRIC, PEERS, TIME
 from benchmarks.search_tables import EPOCHS, Drawn, trained
-from trainmaster.master.search.simulation import Cluster, Curve, Outcome, RecordedCurves, Simulation
+from trainmaster.master.search.simulation import (
+    LearningCurve,
+    RecordedCurves,
+    SimulatedCluster,
+    Simulation,
+    SimulationResult,
+)
 
 CACHE = Path(os.environ.get("TRAINMASTER_CACHE", "/var/cache/trainmaster"))
 PEER_PYTHON = CACHE / "search-peers" / "bin" / "python"
@@ -59,17 +65,17 @@ class DrawnCurves:
     """Curves of a drawn task, each made once."""
 
     seed: int
-    made: dict[Any, Curve] = field(default_factory=dict)
+    made: dict[Any, LearningCurve] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.task = Drawn(self.seed, PRIOR)
 
-    def curve(self, hparams: Mapping[str, Any], taken: Any) -> Curve:
+    def curve(self, hparams: Mapping[str, Any], taken: Any) -> LearningCurve:
         del taken
         key = tuple(hparams[name] for name in self.task.names)
         if key not in self.made:
             values, seconds = self.task.curve(dict(hparams))
-            self.made[key] = Curve(len(self.made), values, seconds)
+            self.made[key] = LearningCurve(len(self.made), values, seconds)
         return self.made[key]
 
 
@@ -140,8 +146,8 @@ def ours(name: str, task: Task, seeds: int) -> dict[int, Found]:
         found = cells[workers] = Found()
         for seed in range(seeds):
             before = time.process_time()
-            cluster = Cluster(workers, deaths=DEATHS)
-            outcome: Outcome = Simulation.of(section(name, workers), task.space, curves, cluster, seed).run(
+            cluster = SimulatedCluster(workers, deaths=DEATHS)
+            outcome: SimulationResult = Simulation.of(section(name, workers), task.space, curves, cluster, seed).run(
                 length * task.full
             )
             cpu = (time.process_time() - before) / max(len(outcome.trained), 1)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainmaster.master.search.actions import Action, Create, ExitReason, StopTrial
-from trainmaster.master.search.simulation import Cluster, Simulation
+from trainmaster.master.search.simulation import SimulatedCluster, Simulation
 from trainmaster.master.values.search import SearchGoal
 
 METRIC, TIME, LONGEST, FACTOR = "loss", "epochs", 81, 3
@@ -164,7 +164,9 @@ def run(name: str, task: Any, workers: int, seconds: float, seed: int, deaths: f
     """Return what a peer found, and the CPU seconds of a suggestion."""
     peer = PEERS[name](task.space, seed)
     goal = SearchGoal(metric=METRIC, time_metric=TIME)
-    simulation = Simulation(peer, peer.begin(workers), goal, task.curves(), Cluster(workers, deaths=deaths), seed)
+    simulation = Simulation(
+        peer, peer.begin(workers), goal, task.curves(), SimulatedCluster(workers, deaths=deaths), seed
+    )
     outcome = simulation.run(seconds)
     return outcome, peer.cpu / max(len(outcome.trained), 1)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.master.search.simulation import Cluster, Outcome, RecordedCurves, Simulation
+from trainmaster.master.search.simulation import RecordedCurves, SimulatedCluster, Simulation, SimulationResult
 
 SPACE = {"x": {"type": "double", "minval": 0.0, "maxval": 1.0}}
 POINTS = [{"x": n / 100} for n in range(101)]
@@ -20,13 +20,17 @@ TIMED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def run(searcher: dict[str, Any], cluster: Cluster, seed: int = 0, until: float = math.inf) -> Outcome:
+def run(
+    searcher: dict[str, Any], cluster: SimulatedCluster, seed: int = 0, until: float = math.inf
+) -> SimulationResult:
     curves = RecordedCurves(POINTS, VALUES, [10.0] * len(POINTS))
     return Simulation.of(searcher, SPACE, curves, cluster, seed).run(until)
 
 
 def test_random_search_trains_every_trial_to_its_end() -> None:
-    outcome = run({"name": "random", "metric": "loss", "max_trials": 6, "max_concurrent_trials": 0}, Cluster(places=2))
+    outcome = run(
+        {"name": "random", "metric": "loss", "max_trials": 6, "max_concurrent_trials": 0}, SimulatedCluster(places=2)
+    )
     assert outcome.trained == [9] * 6
     assert (outcome.done, outcome.end, outcome.slot_seconds) == (True, 3 * 90.0, 6 * 90.0)
     assert outcome.bests[0][0] == 10.0
@@ -35,14 +39,16 @@ def test_random_search_trains_every_trial_to_its_end() -> None:
 
 def test_queue_delays_the_start_and_costs_no_slots() -> None:
     searcher = {"name": "random", "metric": "loss", "max_trials": 2, "max_concurrent_trials": 2}
-    outcome = run(searcher, Cluster(places=2, delay=lambda _: 1000.0))
+    outcome = run(searcher, SimulatedCluster(places=2, delay=lambda _: 1000.0))
     assert (outcome.end, outcome.slot_seconds) == (1090.0, 180.0)
 
 
 def test_halving_finds_as_much_for_less() -> None:
-    full = run({"name": "random", "metric": "loss", "max_trials": 27, "max_concurrent_trials": 4}, Cluster(places=4))
+    full = run(
+        {"name": "random", "metric": "loss", "max_trials": 27, "max_concurrent_trials": 4}, SimulatedCluster(places=4)
+    )
     for name in ("asha", "auto"):
-        cut = run({"name": name, **TIMED}, Cluster(places=4))
+        cut = run({"name": name, **TIMED}, SimulatedCluster(places=4))
         assert cut.done
         assert cut.slot_seconds < full.slot_seconds / 2
         assert max(cut.trained) == 9
@@ -50,16 +56,16 @@ def test_halving_finds_as_much_for_less() -> None:
 
 
 def test_same_seed_is_the_same_and_deaths_cost_time() -> None:
-    cluster = Cluster(places=4, delay=lambda stream: stream.expovariate(0.1), deaths=0.5)
+    cluster = SimulatedCluster(places=4, delay=lambda stream: stream.expovariate(0.1), deaths=0.5)
     first, again, other = (run({"name": "asha", **TIMED}, cluster, seed) for seed in (1, 1, 2))
     assert first == again
     assert first != other
     assert first.done
-    assert first.slot_seconds > run({"name": "asha", **TIMED}, Cluster(places=4), 1).slot_seconds
+    assert first.slot_seconds > run({"name": "asha", **TIMED}, SimulatedCluster(places=4), 1).slot_seconds
 
 
 def test_time_ends_a_simulation() -> None:
-    outcome = run({"name": "asha", **TIMED}, Cluster(places=4), until=35.0)
+    outcome = run({"name": "asha", **TIMED}, SimulatedCluster(places=4), until=35.0)
     assert (outcome.done, outcome.end) == (False, 30.0)
     assert outcome.first(0.0) is None
     assert outcome.first(2.0) == 10.0
@@ -67,7 +73,7 @@ def test_time_ends_a_simulation() -> None:
 
 def test_copies_continue_where_their_parents_are() -> None:
     searcher = {"name": "pbt", "metric": "loss", "time_metric": "epochs", "max_time": 9, "interval": 3, "population": 8}
-    outcome = run(searcher, Cluster(places=8))
+    outcome = run(searcher, SimulatedCluster(places=8))
     assert outcome.done
     assert len(outcome.trained) > 8
     assert outcome.slot_seconds <= 8 * 90.0 + 1e-9
@@ -86,5 +92,7 @@ def test_points_that_were_not_trained_get_the_nearest_that_is_free() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_places_are_never_exceeded(seed: int) -> None:
     places = random.Random(seed).randint(1, 6)
-    outcome = run({"name": "median_stopping", **{k: v for k, v in TIMED.items() if k != "divisor"}}, Cluster(places))
+    outcome = run(
+        {"name": "median_stopping", **{k: v for k, v in TIMED.items() if k != "divisor"}}, SimulatedCluster(places)
+    )
     assert outcome.slot_seconds <= places * outcome.end + 1e-9

@@ -14,7 +14,7 @@ from pydantic import Field
 from trainmaster.master.search.asha import Asha, AshaSearcher
 from trainmaster.master.search.async_halving import WORST, Goal
 from trainmaster.master.search.axes import Axes, Coordinates
-from trainmaster.master.search.combinations import Forbidden
+from trainmaster.master.search.combinations import ForbiddenCombinations
 from trainmaster.master.search.density import Density, best_of, flat, near_priors
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import ActionQueue, Method
@@ -41,7 +41,7 @@ class Auto(Asha):
         forbidden: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(goal, rungs, divisor, max_trials, max_concurrent)
-        self._axes, self._first, self._forbidden = Axes(space), first, Forbidden(forbidden)
+        self._axes, self._first, self._forbidden = Axes(space), first, ForbiddenCombinations(forbidden)
         self._places: dict[int, list[float]] = {}  # by trial
         self._made: set[tuple[Any, ...]] = set()  # points
 

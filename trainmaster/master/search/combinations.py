@@ -10,7 +10,7 @@ from trainmaster.master.search.actions import SearchError
 TRIES = 1000  # until an allowed point must have been found
 
 
-class Forbidden:
+class ForbiddenCombinations:
     """Each combination: by dotted name a value, a list of values, or a range with `min` and `max`, both included."""
 
     def __init__(self, combinations: Sequence[Mapping[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from trainmaster.config.searcher import ManyTrials
 from trainmaster.master.search.actions import ExitReason, SearchError
-from trainmaster.master.search.combinations import Forbidden
+from trainmaster.master.search.combinations import ForbiddenCombinations
 from trainmaster.master.search.hyperparameters import Grid
 from trainmaster.master.search.method import ActionQueue, Method, Preview, counts
 
@@ -21,7 +21,7 @@ class GridSearch(Method):
         self, space: Mapping[str, Any], max_concurrent: int, forbidden: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         self._grid = Grid(space)
-        allows = Forbidden(forbidden).allows
+        allows = ForbiddenCombinations(forbidden).allows
         every: Sequence[int] = range(self._grid.size)
         self._numbers = [number for number in every if allows(self._grid.point(number))] if forbidden else every
         self.size = len(self._numbers)

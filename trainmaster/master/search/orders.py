@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from trainmaster.master.search.actions import Action, Create, PauseTrial, ResumeTrial, SearchError, StopTrial
-from trainmaster.master.search.combinations import Forbidden
+from trainmaster.master.search.combinations import ForbiddenCombinations
 from trainmaster.master.search.hyperparameters import overlaid, reduced, sample
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.trial_book import TrialBook
@@ -16,7 +16,7 @@ from trainmaster.master.search.trial_book import TrialBook
 T = TypeVar("T")
 
 
-class Orders:
+class SearchOrders:
     """The `ActionQueue` of one event. `recorded`: what the method drew when the event was first met, or None where it
     is met now. `first`: points to try before any other."""
 
@@ -28,7 +28,7 @@ class Orders:
         at: float,
         recorded: Sequence[Any] | None = None,
         first: Sequence[Mapping[str, Any]] = (),
-        forbidden: Forbidden = Forbidden(()),  # noqa: B008 - it never changes
+        forbidden: ForbiddenCombinations = ForbiddenCombinations(()),  # noqa: B008 - it never changes
     ) -> None:
         self._space, self._stream, self._book, self._at = space, stream, book, at
         self._first, self._forbidden = first, forbidden

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from trainmaster.master.search.actions import Action, ExitReason, SearchError, Shutdown
-from trainmaster.master.search.combinations import Forbidden
+from trainmaster.master.search.combinations import ForbiddenCombinations
 from trainmaster.master.search.events import EXITED, SearchEvent
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import Arrival, BracketRanking, Method, ValidationReport, When
 from trainmaster.master.search.methods import make_method
-from trainmaster.master.search.orders import Orders
+from trainmaster.master.search.orders import SearchOrders
 from trainmaster.master.search.trial_book import TrialBook
 from trainmaster.master.values.search import SearchGoal
 
@@ -47,7 +47,7 @@ class Search:
         self._metric = goal.metric
         self._sign = 1.0 if goal.smaller_is_better else -1.0
         self._time_metric = goal.time_metric
-        self._first, self._forbidden = goal.first_points, Forbidden(goal.forbidden)
+        self._first, self._forbidden = goal.first_points, ForbiddenCombinations(goal.forbidden)
         self._book = TrialBook()
         self._over = False
         self._fresh: list[SearchEvent] = []
@@ -232,8 +232,8 @@ class Search:
 
     # -- inside
 
-    def _orders(self, at: float, recorded: Sequence[Any] | None = None) -> Orders:
-        return Orders(self._space, self._stream, self._book, at, recorded, self._first, self._forbidden)
+    def _orders(self, at: float, recorded: Sequence[Any] | None = None) -> SearchOrders:
+        return SearchOrders(self._space, self._stream, self._book, at, recorded, self._first, self._forbidden)
 
     def _happened(self, event: SearchEvent, slot_seconds: float = 0.0, at: float = 0.0) -> list[Action]:
         if self._method.sees_spending:
@@ -242,7 +242,7 @@ class Search:
         self._fresh.append(event._replace(actions=len(orders.actions), drawn=orders.drawn or None))
         return orders.actions
 
-    def _apply(self, event: SearchEvent, recorded: Sequence[Any] | None = None) -> Orders:
+    def _apply(self, event: SearchEvent, recorded: Sequence[Any] | None = None) -> SearchOrders:
         """Return what an event leads to. Nothing else changes a search that has begun: a replay does the same."""
         trial, book, orders = event.trial, self._book, self._orders(event.at or 0.0, recorded)
         if event.slot_seconds:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainmaster.master.search.actions import SearchError
-from trainmaster.master.search.simulation import Cluster, RecordedCurves, Simulation
+from trainmaster.master.search.simulation import RecordedCurves, SimulatedCluster, Simulation
 
 CPU_SECONDS = 60
 MEMORY = 2 * 2**30
@@ -42,7 +42,7 @@ def simulate(request: Mapping[str, Any]) -> dict[str, Any]:
 
     runs = []
     for seed in range(request["seeds"]):
-        cluster = Cluster(request["workers"], delay, request["deaths"])
+        cluster = SimulatedCluster(request["workers"], delay, request["deaths"])
         try:
             outcome = Simulation.of(request["searcher"], request["space"], curves, cluster, seed).run()
         except SearchError as error:

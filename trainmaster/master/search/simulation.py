@@ -22,7 +22,7 @@ MOST_DEATHS = 5  # of one trial, after which it has failed
 
 
 @dataclass(frozen=True)
-class Curve:
+class LearningCurve:
     """`values`: of the metric, one a unit of training; the trial is over at their end. `seconds`: what a unit took."""
 
     number: int
@@ -30,10 +30,10 @@ class Curve:
     seconds: float
 
 
-class Curves(Protocol):
+class LearningCurves(Protocol):
     """Where trials take their values from."""
 
-    def curve(self, hparams: Mapping[str, Any], taken: Collection[int]) -> Curve:
+    def curve(self, hparams: Mapping[str, Any], taken: Collection[int]) -> LearningCurve:
         """Return what a trial with these hyperparameters reports. `taken`: the curves that other trials have."""
 
 
@@ -53,12 +53,12 @@ class RecordedCurves:
             if len(numbers) == len(points):
                 self._scales[name] = (max(numbers) - min(numbers)) or 1.0
 
-    def curve(self, hparams: Mapping[str, Any], taken: Collection[int]) -> Curve:
+    def curve(self, hparams: Mapping[str, Any], taken: Collection[int]) -> LearningCurve:
         place = self._places.get(_key(hparams))
         if place is None:
             free = [at for at in range(len(self._points)) if at not in taken] or range(len(self._points))
             place = min(free, key=lambda at: self._distance(self._points[at], hparams))
-        return Curve(place, self._values[place], self._seconds[place])
+        return LearningCurve(place, self._values[place], self._seconds[place])
 
     def _distance(self, point: Mapping[str, Any], hparams: Mapping[str, Any]) -> float:
         total = 0.0
@@ -72,7 +72,7 @@ class RecordedCurves:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class SimulatedCluster:
     """`places`: how many trials train at the same time. `delay`: how long a job waits in the queue before it may start,
     in seconds, given a random stream. `deaths`: the part of all jobs that die on the way."""
 
@@ -82,7 +82,7 @@ class Cluster:
 
 
 @dataclass
-class Outcome:
+class SimulationResult:
     """`bests`: each time at which a better value than all before was reported, with it. `trained`: units, by trial."""
 
     bests: list[tuple[float, float]] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Outcome:
 
 @dataclass
 class _Trial:
-    curve: Curve
+    curve: LearningCurve
     state: str = "queued"  # running, paused, over
     units: int = 0  # trained and saved
     deaths: int = 0
@@ -136,8 +136,8 @@ class Simulation:
         search: Searching,
         actions: Sequence[Action],
         goal: SearchGoal,
-        curves: Curves,
-        cluster: Cluster,
+        curves: LearningCurves,
+        cluster: SimulatedCluster,
         seed: int,
     ) -> None:
         """Take a search that has begun, with its first actions."""
@@ -153,18 +153,23 @@ class Simulation:
         self._events: list[tuple[float, int, str, str, int]] = []  # time, order, kind, trial, attempt
         self._order = 0
         self._now = 0.0
-        self.outcome = Outcome()
+        self.outcome = SimulationResult()
         self._carry_out(actions)
 
     @classmethod
     def of(
-        cls, searcher: Mapping[str, Any], space: Mapping[str, Any], curves: Curves, cluster: Cluster, seed: int
+        cls,
+        searcher: Mapping[str, Any],
+        space: Mapping[str, Any],
+        curves: LearningCurves,
+        cluster: SimulatedCluster,
+        seed: int,
     ) -> Simulation:
         """Begin a search with these sections of a configuration. Raises SearchError, as `Search.start`."""
         search, actions = Search.start(searcher, space, seed, at=0.0)
         return cls(search, actions, SearchGoal.from_json(searcher), curves, cluster, seed)
 
-    def run(self, until: float = math.inf) -> Outcome:
+    def run(self, until: float = math.inf) -> SimulationResult:
         """Run to the end of the search, or of the time."""
         while self._events and self._events[0][0] <= until:
             self._now, _, kind, key, attempt = heapq.heappop(self._events)
