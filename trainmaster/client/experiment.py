@@ -16,6 +16,7 @@ from trainmaster.client.patience import Patience
 
 if TYPE_CHECKING:
     from trainmaster.client.artifacts import Checkpoint
+    from trainmaster.client.custom_search import CustomSearch
     from trainmaster.client.master import Master
 
 E = TypeVar("E", bound="Experiment | Trial")
@@ -60,6 +61,10 @@ class Experiment(models.Experiment):
             MasterUnreachable: The master did not answer for `patience` seconds.
         """
         return _ended(self.reload, interval, patience)
+
+    def custom_search(self) -> CustomSearch:
+        """Be the method of this experiment's search. As `Master.custom_search`."""
+        return self.master.custom_search(self.id)
 
     # -- results --------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trainmaster.client.artifacts import Checkpoint, Model
 from trainmaster.client.checkpoint_files import FileSource
 from trainmaster.client.context import ContextFolder, collect
+from trainmaster.client.custom_search import CustomSearch
 from trainmaster.client.errors import FileFault
 from trainmaster.client.experiment import Experiment, Trial
 from trainmaster.client.experiment_table import ExperimentTable
@@ -114,6 +115,17 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
             for remark in answer.get("remarks") or ():
                 notice(remark)
         return Experiment.parse(answer["experiment"], master=self)
+
+    def custom_search(self, experiment_id: int, *, patience: float | None = None) -> CustomSearch:
+        """Be the method of the search of an experiment whose searcher is `custom`.
+
+        Args:
+            patience: Seconds to keep trying while the master does not answer; None: DET_PATIENCE, else 600.
+
+        Returns:
+            The search: iterate over its questions, and call its operations in the body of the loop.
+        """
+        return CustomSearch(self._http, experiment_id, patience)
 
     def experiment(self, experiment_id: int) -> Experiment:
         """Get an experiment.

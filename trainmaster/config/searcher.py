@@ -71,6 +71,8 @@ class SearcherOptions(Section):
     ignored: ClassVar[frozenset[str]] = IGNORED
     required: ClassVar[Mapping[str, str]] = {}
     """Keys that must be set once all is merged, each with what it is. They have no default and may be None before."""
+    refused: ClassVar[Mapping[str, str]] = {}
+    """Keys of `ManyTrials` that make no sense here, each with what to do."""
     takes_grid: ClassVar[bool] = False
     """Whether it tries the points of a grid, so that hyperparameters must say how many values of them to try."""
 
@@ -98,7 +100,6 @@ _GONE = {
     "adaptive": "the searcher adaptive is no longer run; use adaptive_asha",
     "adaptive_simple": "the searcher adaptive_simple is no longer run; use adaptive_asha",
     "sync_halving": "the searcher sync_halving is no longer run; use async_halving",
-    "custom": "the searcher custom is no longer run; create experiments with the searcher single from your code",
 }
 
 
@@ -112,9 +113,13 @@ def incomplete(searcher: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if searcher.get("source_trial_id") is not None and searcher.get("source_checkpoint_uuid") is not None:
         yield "source_checkpoint_uuid", "cannot be set together with source_trial_id; keep one"
     try:
-        required = model_of(searcher).required
+        model = model_of(searcher)
     except PydanticCustomError:
         return  # its own complaint says so
+    required = model.required
+    for key, advice in model.refused.items():
+        if searcher.get(key):
+            yield key, f"is of no use with {name}: {advice}"
     for key, what in required.items():
         if searcher.get(key) is None:
             since = "; it replaces max_length" if key == "max_time" and searcher.get("max_length") else ""

@@ -144,7 +144,7 @@ MADE_HERE = {
     "agent_id", "allocation_id", "checkpoint_uuid", "command_id", "experiment_id", "group_id", "mark", "notebook_id",
     "path", "project_id", "resources_id", "role_id", "service_id", "shell_id", "slot_id", "task_id", "tensorboard_id",
     "token", "token_id", "trial_id", "user_id", "uuid", "version", "webhook_id", "workload_type", "workspace_id",
-    "rest", "session_id",
+    "number", "rest", "session_id",
 }  # fmt: skip
 
 

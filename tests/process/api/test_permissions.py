@@ -69,6 +69,7 @@ def things(rbac_admin: Api) -> dict[str, Any]:
         "token": "det-x",
         "token_id": 99999999,
         "session_id": 99999999,
+        "number": 1,
         "label": "x",
         "webhook_id": 99999999,
         "workload_type": "EXPERIMENT",

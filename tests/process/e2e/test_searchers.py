@@ -118,3 +118,57 @@ def test_population_copies_its_best(local: MasterProcess) -> None:
         ways = [copied * 1.2, copied / 1.2, 1.0, 2.0]
         assert 1.0 <= value <= 2.0
         assert any(value == pytest.approx(way) for way in ways)
+
+
+def custom(**more: Any) -> str:
+    return trainings.experiment({"name": "custom", "metric": "error", "metrics": ["epochs"], **more}, value=VALUE)
+
+
+def test_program_of_the_user_decides(local: MasterProcess) -> None:
+    master = local.client()
+    number = create(master, custom(max_concurrent_trials=2))
+    search, asked = master.custom_search(number), []
+    for question in search:
+        asked.append((question.kind, question.trial))
+        if question.kind == "begun":
+            assert [search.create({"value": value}) for value in (1.0, 2.0)] == [0, 1]
+            search.state = {"ended": 0}
+        elif question.kind == "validated" and question.trial == 1 and question.metrics["epochs"] == 2:
+            assert question.metrics["error"] == 1.0
+            search.stop(1)
+        elif question.kind == "ended":
+            search.state["ended"] += 1
+            if search.state["ended"] == 1:
+                search.create({"value": 1.5}, parent=question.trial)
+            elif search.state["ended"] == 3:
+                search.finish()
+    assert asked[0] == ("begun", -1)
+    assert sorted(trial for kind, trial in asked if kind == "ended") == [0, 1, 2]
+    ended_as(master, number, "COMPLETED")
+    assert [trial.hparams["value"] for trial in master.trials(number)] == [1.0, 2.0, 1.5]
+    child = master.trials(number)[2]
+    assert starts(master, child.id)[0] > 0, "it continues from its parent's checkpoint"
+
+
+def test_program_that_vanishes_is_asked_again_and_answers_count_once(local: MasterProcess) -> None:
+    master = local.client()
+    number = create(master, custom(max_concurrent_trials=2))
+    search = master.custom_search(number)
+    for _ in search:
+        search.create({"value": 1.0})
+        break  # it dies before its answer is sent
+    assert master.trials(number) == []
+    path = f"/api/x1/experiments/{number}/search-questions"
+    first = master._http.request("GET", path)
+    assert [question["kind"] for question in first["questions"]] == ["begun"]
+    answer = {"operations": [{"create": {"hparams": {"value": 1.25}}}], "state": 7}
+    done, repeated = (master._http.request("POST", f"{path}/1/answer", body=answer) for _ in range(2))
+    assert done == {"repeated": False, "over": False, "created": [0]}
+    assert repeated == {"repeated": True, "over": False, "created": []}
+    again = master.custom_search(number)
+    for question in again:
+        assert again.state == 7 or question.kind != "validated"
+        if question.kind == "ended":
+            again.finish()
+    ended_as(master, number, "COMPLETED")
+    assert [trial.hparams["value"] for trial in master.trials(number)] == [1.25]

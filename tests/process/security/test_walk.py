@@ -46,7 +46,7 @@ OWNED = (
         "service_id",
         "webhook_id",
     ),
-    *("user_id", "username", "group_id", "token_id", "session_id", "external_experiment_id"),
+    *("user_id", "username", "group_id", "token_id", "session_id", "external_experiment_id", "number"),
 )
 # What everybody who has logged in may see of users, groups and roles, as in Determined.
 PUBLIC = (

@@ -91,6 +91,7 @@ def make(master: MasterProcess, chief: Api, owner: Person, workspace: int, proje
             **{"generic_id": made(api, "/generic-tasks", generic, "taskId")},
             **{"webhook_id": made(chief, "/webhooks", hook, "webhook", "id"), "group_id": group, "token_id": token},
             "session_id": api.get("/api/x1/sessions").json["sessions"][0]["id"],
+            "number": 1,
             **{"user_id": owner.id, "username": owner.name, "name": "key", "pool_name": "default", "label": "x"},
             **{"agent_id": "a", "slot_id": 0, "token": "det-x", "workload_type": "EXPERIMENT", "resources_id": "r"},
             **{

@@ -110,7 +110,7 @@ def test_missing_method_of_plugin_is_named_first(install: Install) -> None:
             SEARCHERS,
             "randm",
             "random",
-            "adaptive_asha, asha, async_halving, auto, grid, median_stopping, pbt, points, random, single",
+            "adaptive_asha, asha, async_halving, auto, custom, grid, median_stopping, pbt, points, random, single, tpe",
         ),
     ],
 )

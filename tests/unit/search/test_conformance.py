@@ -49,3 +49,8 @@ class TestMedianStopping(SearcherConformance):
 
 class TestPbt(SearcherConformance):
     sections: ClassVar = [{"name": "pbt", "metric": "loss", "time_metric": "epochs", "max_time": 30, "population": 6}]
+
+
+class TestTpe(SearcherConformance):
+    rule: ClassVar = {"name": "asha", "time_metric": "epochs", "max_time": 20, "divisor": 3}
+    sections: ClassVar = [{"name": "tpe", **MANY, "max_trials": 5, "max_concurrent_trials": 3, "rule": rule}]

@@ -139,11 +139,22 @@ def test_preview(searcher: dict[str, Any], space: dict[str, Any], expected: list
 @pytest.mark.parametrize(
     ("searcher", "message"),
     [
-        ({"name": "custom"}, "the searcher custom is no longer run; create experiments"),
+        (
+            {"name": "tpe", "metric": "m", "max_trials": 3, "rule": {"name": "pbt"}},
+            "searcher.rule.name must be one of random",
+        ),
+        (
+            {"name": "tpe", "metric": "m", "max_trials": 3, "rule": {"name": "asha", "metric": "loss"}},
+            "searcher.rule.metric belongs one level up: write searcher.metric",
+        ),
+        (
+            {"name": "tpe", "metric": "m", "max_trials": 3, "rule": {"name": "asha", "max_time": 9}},
+            "searcher.rule.time_metric is required for asha",
+        ),
         ({"name": "adaptive"}, "the searcher adaptive is no longer run; use adaptive_asha"),
         ({"name": "adaptive_simple"}, "use adaptive_asha"),
         ({"name": "sync_halving"}, "use async_halving"),
-        ({"name": "bayes"}, "there is no searcher 'bayes'; one of adaptive_asha, asha, async_halving, auto, grid"),
+        ({"name": "bayes"}, "there is no searcher 'bayes'; one of adaptive_asha, asha, async_halving, auto, custom"),
         ({}, "searcher.name is required; one of adaptive_asha"),
         (
             {"name": "random"},

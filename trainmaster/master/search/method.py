@@ -113,6 +113,11 @@ class Method(ABC):
     other_metrics: Sequence[str] = ()
     """Validation metrics that it sees beside the searcher's."""
 
+    @property
+    def open(self) -> bool:
+        """Whether the search waits for more where no trial is left, or only paused ones. Of `instructed` methods."""
+        return False
+
     sees_spending: bool = False
     """Whether it asks `ActionQueue.spent` and `ActionQueue.now`, which are then stored with each event."""
 
@@ -127,6 +132,11 @@ class Method(ABC):
     def ended(self, trial: int, reason: ExitReason | None, orders: ActionQueue) -> None:
         """Take in the end of a trial, stopped or not; `reason` is None for a normal end. Called once per trial. When
         nothing but paused trials is left after an event, `Search` stops them."""
+
+    def instructed(self, _number: int, _answer: Any, _orders: ActionQueue) -> None:
+        """Take in what a program outside of the master decided, for methods that ask one (`custom`). Raises
+        SearchError, a sentence for the program."""
+        raise SearchError("this searcher takes no instructions")
 
     @abstractmethod
     def progress(self, running: Mapping[int, float], ended: int) -> float:

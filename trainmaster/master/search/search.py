@@ -11,7 +11,7 @@ from typing import Any
 
 from trainmaster.master.search.actions import Action, ExitReason, SearchError, Shutdown
 from trainmaster.master.search.combinations import ForbiddenCombinations
-from trainmaster.master.search.events import EXITED, SearchEvent
+from trainmaster.master.search.events import EXITED, INSTRUCTED, NO_TRIAL, SearchEvent
 from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import Arrival, BracketRanking, Method, ValidationReport, When
 from trainmaster.master.search.methods import make_method
@@ -118,6 +118,13 @@ class Search:
         """Take in a trial's early end; it will not be restarted."""
         return self._ended(request_id, ExitReason(reason), slot_seconds, at)
 
+    def instructed(self, number: int, answer: Any, *, at: float = 0.0) -> list[Action]:
+        """Take in a program's answer to a question of `custom`, a JSON value. Raises SearchError: the search is then of
+        no use any more, and has to be restored."""
+        if self._over:
+            raise SearchError("the search is over")
+        return self._happened(SearchEvent(INSTRUCTED, NO_TRIAL, float(number)), at=at, answer=answer)
+
     # -- events again
 
     def take_events(self) -> list[SearchEvent]:
@@ -159,6 +166,16 @@ class Search:
     def sees_spending(self) -> bool:
         """Whether events are to come with what their trial has used, and when."""
         return self._method.sees_spending
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self._over
+
+    @property
+    def method(self) -> Method:
+        """The algorithm, to look at."""
+        return self._method
 
     def progress(self) -> float:
         """Progress of the whole search, 0..1."""
@@ -235,14 +252,16 @@ class Search:
     def _orders(self, at: float, recorded: Sequence[Any] | None = None) -> SearchOrders:
         return SearchOrders(self._space, self._stream, self._book, at, recorded, self._first, self._forbidden)
 
-    def _happened(self, event: SearchEvent, slot_seconds: float = 0.0, at: float = 0.0) -> list[Action]:
+    def _happened(
+        self, event: SearchEvent, slot_seconds: float = 0.0, at: float = 0.0, answer: Any = None
+    ) -> list[Action]:
         if self._method.sees_spending:
             event = event._replace(slot_seconds=slot_seconds, at=at)
-        orders = self._apply(event)
+        orders = self._apply(event, answer=answer)
         self._fresh.append(event._replace(actions=len(orders.actions), drawn=orders.drawn or None))
         return orders.actions
 
-    def _apply(self, event: SearchEvent, recorded: Sequence[Any] | None = None) -> SearchOrders:
+    def _apply(self, event: SearchEvent, recorded: Sequence[Any] | None = None, answer: Any = None) -> SearchOrders:
         """Return what an event leads to. Nothing else changes a search that has begun: a replay does the same."""
         trial, book, orders = event.trial, self._book, self._orders(event.at or 0.0, recorded)
         if event.slot_seconds:
@@ -254,10 +273,14 @@ class Search:
             book.last_time[trial] = time
             report = ValidationReport(event.value, time, event.complaint, event.others or {})
             self._method.validated(trial, report, orders)
+        elif event.kind == INSTRUCTED:
+            self._method.instructed(int(event.value or 0), orders.draw(lambda _: answer), orders)
         else:
             reason = None if event.kind == EXITED else ExitReason(event.kind)
             book.end(trial, reason)
             self._method.ended(trial, reason, orders)
+        if self._method.open:
+            return orders
         for left in book.only_paused():
             orders.stop(left, "it was paused, and the search needs it no longer")
         if not book.progress:

@@ -28,6 +28,7 @@ from trainmaster.master.services.events.webhooks import SiteWebhooks
 from trainmaster.master.services.experiments.bulk_actions import BulkActions
 from trainmaster.master.services.experiments.continuation import Continuation
 from trainmaster.master.services.experiments.creation import ExperimentCreation
+from trainmaster.master.services.experiments.custom_search import CustomSearches
 from trainmaster.master.services.experiments.experiment_edits import ExperimentEdits
 from trainmaster.master.services.experiments.experiment_search import ExperimentSearch
 from trainmaster.master.services.experiments.experiments import Experiments
@@ -198,5 +199,6 @@ class Master(MasterContext):
         self.webhook_deliveries = WebhookDeliveries(self)
         self.webhooks = SiteWebhooks(self)
         self.what_ifs = WhatIfs(self)
+        self.custom_searches = CustomSearches(self)
         self.work_steps = WorkSteps(self)
         self.workspaces = Workspaces(self)

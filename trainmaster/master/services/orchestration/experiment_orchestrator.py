@@ -178,6 +178,11 @@ class ExperimentOrchestrator:
         if not self.row.unmanaged:
             self._act(self.search.validation(trial.request_id, metrics, steps, **self._spending(trial)))
 
+    def instruct(self, number: int, answer: Any, at: float) -> None:
+        """Give a program's answer to the searcher `custom`. Raises SearchError, after which nothing of this transaction
+        may be kept."""
+        self._act(self.search.instructed(number, answer, at=at))
+
     def progressed(self, trial: Trial, fraction: float) -> None:
         trial.progress = fraction
         if self.row.unmanaged:
@@ -242,6 +247,8 @@ class ExperimentOrchestrator:
             self._pending.popleft()()
             self._create()
         if self._live is not None:
+            if self._live.search.method.open or State(self.row.state).stopping:
+                wake(self.session, f"search:{self.row.id}")  # a program may wait for questions
             stored_search.store(self.session, self.row, self._live)
             if self.row.end_time is None:
                 self.row.progress = min(max(self._live.search.progress(), 0.0), 1.0)
