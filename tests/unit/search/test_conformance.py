@@ -15,7 +15,7 @@ class TestSingle(SearcherConformance):
 
 
 class TestRandom(SearcherConformance):
-    sections: ClassVar = [{"name": "random", **MANY}]
+    sections: ClassVar = [{"name": "random", **MANY}, {"name": "random", **MANY, "sampling": "sobol"}]
 
 
 class TestGrid(SearcherConformance):

@@ -1,14 +1,21 @@
-"""`random`: a fixed number of independent random points, each trained to its end."""
+"""`random`: a fixed number of points, each trained to its end: independent random ones, or those of a scrambled Sobol
+sequence, which fill the space more evenly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
+
+from pydantic import Field
 
 from trainmaster.config.searcher import ManyTrials
 from trainmaster.config.shapes import Positive
-from trainmaster.master.search.actions import ExitReason
+from trainmaster.master.search.actions import ExitReason, SearchError
+from trainmaster.master.search.axes import Axes
+from trainmaster.master.search.combinations import ForbiddenCombinations
+from trainmaster.master.search.hyperparameters import overlaid
 from trainmaster.master.search.method import ActionQueue, Budget, Method, Preview, counts, given
+from trainmaster.master.search.sobol import MOST_DIMENSIONS, sobol_point
 
 
 class RandomSearch(Method):
@@ -32,7 +39,10 @@ class RandomSearch(Method):
 
     def _create(self, orders: ActionQueue) -> None:
         self._running += 1
-        orders.create(f"{self._budget.spend()} random points")
+        self._create_point(orders, self._budget.spend())
+
+    def _create_point(self, orders: ActionQueue, place: str) -> None:
+        orders.create(f"{place} random points")
 
     def progress(self, running: Mapping[int, float], ended: int) -> float:
         return (ended + sum(running.values())) / self._budget.max_trials
@@ -54,6 +64,47 @@ class RandomSearch(Method):
         self._running = int(state["running"])
 
 
+class SobolSearch(RandomSearch):
+    """The same with points of a scrambled Sobol sequence, of which forbidden ones are left out."""
+
+    def __init__(
+        self,
+        max_trials: int,
+        max_concurrent: int,
+        space: Mapping[str, Any],
+        first: Sequence[Mapping[str, Any]],
+        forbidden: Sequence[Mapping[str, Any]],
+    ) -> None:
+        super().__init__(max_trials, max_concurrent)
+        self._axes, self._first, self._forbidden = Axes(space), first, ForbiddenCombinations(forbidden)
+        self._seeds: list[int] = []  # one an axis
+        self._number = 0  # of the next point
+
+    def begin(self, orders: ActionQueue) -> None:
+        self._seeds = orders.draw(lambda stream: [stream.bits32() for _ in self._axes.all])
+        super().begin(orders)
+
+    def _create_point(self, orders: ActionQueue, place: str) -> None:
+        number = self._budget.created - 1
+        point = self._forbidden.until_allowed(self._next)
+        if number < len(self._first):
+            point = overlaid(point, self._first[number])
+        orders.create(f"{place} Sobol points", point)
+
+    def _next(self) -> dict[str, Any]:
+        self._number += 1
+        unit = sobol_point(self._number - 1, self._seeds)
+        pairs = zip(self._axes.all, unit, strict=True)
+        return self._axes.point([x if axis.categories is None else x * len(axis.categories) for axis, x in pairs])
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "seeds": self._seeds, "number": self._number}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        super().load(state)
+        self._seeds, self._number = list(state["seeds"]), int(state["number"])
+
+
 class RandomSearcher(ManyTrials):
     """The section of `random`."""
 
@@ -62,9 +113,15 @@ class RandomSearcher(ManyTrials):
 
     name: Literal["random"]
     max_trials: Positive | None = None
+    sampling: Literal["random", "sobol"] = Field(default="random", exclude_if=lambda value: value == "random")
 
-    def method(self, _hparams: Mapping[str, Any]) -> Method:
-        return RandomSearch(given(self.max_trials, "max_trials"), self.max_concurrent_trials)
+    def method(self, hparams: Mapping[str, Any]) -> Method:
+        trials = given(self.max_trials, "max_trials")
+        if self.sampling == "random":
+            return RandomSearch(trials, self.max_concurrent_trials)
+        if len(Axes(hparams).all) > MOST_DIMENSIONS:
+            raise SearchError(f"searcher.sampling: sobol has {MOST_DIMENSIONS} dimensions at most; use random")
+        return SobolSearch(trials, self.max_concurrent_trials, hparams, self.first_points or (), self.forbidden or ())
 
     def preview(self, _hparams: Mapping[str, Any]) -> Preview:
         return [(given(self.max_trials, "max_trials"), None)]
