@@ -16,6 +16,7 @@ PATH = Path(view_records.__file__)
 WANTED = (
     *("HomeAnswer", "ExperimentBoard", "Curves", "StoryEvent", "RungRace", "CheckpointTable", "TrialBoard"),
     *("TrialCurves", "Machine", "Comparison", "UsageAnswer", "StorageUsage", "GitAnswer", "VersionOrigin"),
+    "SearchPlanAnswer",
     "WhatIfAnswer",
 )
 # Names that another module of the client has for something else, or that say nothing outside of the page.

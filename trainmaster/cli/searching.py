@@ -15,6 +15,10 @@ from trainmaster.client.view_records import SearchRun, WhatIfAnswer
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    plan = commands.add_parser("plan", help="what a search has used of its budget, and how it will end")
+    plan.add_argument("experiment_id", type=int)
+    render.add_format_options(plan)
+    plan.set_defaults(run=_plan)
     what_if = commands.add_parser("what-if", help="replay an experiment's curves through another searcher")
     what_if.epilog = "Example: det search what-if 17 --searcher auto --workers 16"
     what_if.add_argument("experiment_id", type=int)
@@ -41,6 +45,19 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     render.add_format_options(what_if)
     what_if.set_defaults(run=_what_if)
+
+
+def _plan(args: argparse.Namespace) -> None:
+    plan = connect(args).views.search_plan(args.experiment_id)
+    if args.json or args.yaml or args.csv:
+        headers = ["Trials", "Slot-hours", "Trials at the end", "Slot-hours at the end", "End"]
+        row: list[Any] = [plan.used.trials, plan.used.slot_hours]
+        row += [plan.forecast.trials, plan.forecast.slot_hours, plan.forecast.end]
+        render.show(args, headers, [row], dataclasses.asdict(plan))
+        return
+    print(f"{plan.used.trials} trials begun, {plan.used.slot_hours:.3g} slot-hours used.")
+    for sentence in plan.sentences:
+        print(sentence)
 
 
 def _what_if(args: argparse.Namespace) -> None:

@@ -587,6 +587,52 @@ class VersionOrigin:
 
 
 @dataclass(frozen=True)
+class PlanBudget:
+    """What the searcher's section limits. `deadline`: ISO 8601."""
+
+    max_trials: int | None
+    slot_hours: float | None
+    deadline: str | None
+
+
+@dataclass(frozen=True)
+class PlanUse:
+    """What is used so far."""
+
+    trials: int
+    slot_hours: float
+
+
+@dataclass(frozen=True)
+class PlanForecast:
+    """How the search will end, if its trials continue at their pace; None: not known. `end`: ISO 8601."""
+
+    trials: int | None
+    slot_hours: float | None
+    end: str | None
+
+
+@dataclass(frozen=True)
+class PlanWait:
+    """`median`: seconds in the queue, of the last `jobs` of the pool."""
+
+    median: float | None
+    jobs: int
+
+
+@dataclass(frozen=True)
+class SearchPlanAnswer:
+    """`unit_seconds`: mean seconds of a unit of the time metric. `sentences`: the same in words."""
+
+    budget: PlanBudget
+    used: PlanUse
+    forecast: PlanForecast
+    wait: PlanWait
+    unit_seconds: float | None
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class SearchRun:
     """`bests`: seconds since the start and value of each improvement; `lengths`: units trained, and how many
     trials."""

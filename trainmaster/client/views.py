@@ -23,6 +23,7 @@ from trainmaster.client.view_records import (
     HomeView,
     MachineView,
     RungRace,
+    SearchPlanAnswer,
     StorageUsage,
     TrialBoard,
     TrialCurves,
@@ -204,6 +205,17 @@ class Views(Resource):
                 break
             race["rows"] += more
         return _read(RungRace, race)
+
+    def search_plan(self, experiment_id: int) -> SearchPlanAnswer:
+        """Get what a search has used of its budget, and how it is expected to end.
+
+        Returns:
+            Figures, and the same in words.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+        """
+        return _read(SearchPlanAnswer, self._x1(f"experiments/{experiment_id}/search-plan"))
 
     def experiment_checkpoints(self, experiment_id: int) -> CheckpointTable:
         """List the checkpoints of an experiment.

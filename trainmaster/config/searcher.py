@@ -71,6 +71,8 @@ class SearcherOptions(Section):
     ignored: ClassVar[frozenset[str]] = IGNORED
     required: ClassVar[Mapping[str, str]] = {}
     """Keys that must be set once all is merged, each with what it is. They have no default and may be None before."""
+    one_of: ClassVar[Mapping[str, str]] = {}
+    """Keys of which one at least must be set, each with what it is."""
     refused: ClassVar[Mapping[str, str]] = {}
     """Keys of `ManyTrials` that make no sense here, each with what to do."""
     takes_grid: ClassVar[bool] = False
@@ -117,6 +119,9 @@ def incomplete(searcher: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     except PydanticCustomError:
         return  # its own complaint says so
     required = model.required
+    if model.one_of and all(searcher.get(key) is None for key in model.one_of):
+        (first, what), *others = model.one_of.items()
+        yield first, f"is required for {name}: {what}; or else {' or '.join(f'{key}, {it}' for key, it in others)}"
     for key, advice in model.refused.items():
         if searcher.get(key):
             yield key, f"is of no use with {name}: {advice}"

@@ -54,3 +54,11 @@ class TestPbt(SearcherConformance):
 class TestTpe(SearcherConformance):
     rule: ClassVar = {"name": "asha", "time_metric": "epochs", "max_time": 20, "divisor": 3}
     sections: ClassVar = [{"name": "tpe", **MANY, "max_trials": 5, "max_concurrent_trials": 3, "rule": rule}]
+
+
+class TestAutoWithinBudget(SearcherConformance):
+    timed: ClassVar = {key: value for key, value in TIMED.items() if key != "max_trials"}
+    sections: ClassVar = [
+        {"name": "auto", **timed, "slot_hours": 40 / 3600},
+        {"name": "auto", **TIMED, "max_trials": 60, "slot_hours": 200 / 3600, "deadline": "1970-01-01T00:05:00+00:00"},
+    ]

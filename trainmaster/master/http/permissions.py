@@ -141,6 +141,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {X1}/experiments/{{experiment_id}}/story": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/experiments/{{experiment_id}}/rungs": P.VIEW_EXPERIMENT_METADATA,
     f"POST {X1}/experiments/{{experiment_id}}/what-if": P.VIEW_EXPERIMENT_METADATA,
+    f"GET {X1}/experiments/{{experiment_id}}/search-plan": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/experiments/{{experiment_id}}/search-questions": P.UPDATE_EXPERIMENT,
     f"POST {X1}/experiments/{{experiment_id}}/search-questions/{{number}}/answer": P.UPDATE_EXPERIMENT,
     f"GET {X1}/compare": P.VIEW_EXPERIMENT_METADATA,

@@ -15,6 +15,7 @@ from trainmaster.master.search.actions import (
     SearchError,
     Shutdown,
     StopTrial,
+    Warn,
 )
 from trainmaster.master.search.events import SearchEvent
 from trainmaster.master.search.method import Arrival, BracketRanking, RungRanking
@@ -35,5 +36,6 @@ __all__ = [
     "SearchEvent",
     "Shutdown",
     "StopTrial",
+    "Warn",
     "simulate",
 ]

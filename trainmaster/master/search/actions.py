@@ -63,7 +63,14 @@ class Shutdown:
     why: str
 
 
-Action = Create | StopTrial | PauseTrial | ResumeTrial | Shutdown
+@dataclass(frozen=True)
+class Warn:
+    """Tell the user something about the search."""
+
+    why: str
+
+
+Action = Create | StopTrial | PauseTrial | ResumeTrial | Warn | Shutdown
 
 
 class ExitReason(enum.StrEnum):

@@ -7,27 +7,25 @@ to the rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from trainmaster.config.shapes import Positive, Whole
 from trainmaster.master.search.actions import ExitReason, SearchError
 from trainmaster.master.search.async_halving import AsyncHalving, Goal, HalvingSearcher
-from trainmaster.master.search.mersenne import RandomState
 from trainmaster.master.search.method import (
     ActionQueue,
     Arrival,
     BracketRanking,
     Method,
     Preview,
+    RelayedOrders,
     ValidationReport,
     When,
 )
-
-T = TypeVar("T")
 
 MOST_RUNGS = 100  # that the search chooses by itself, of a divisor that is hardly above 1
 
@@ -157,40 +155,29 @@ class AdaptiveAsha(Method):
         self._bracket_of = list(state["bracket_of"])
 
 
-@dataclass(frozen=True)
-class _BracketOrders:
-    """Passes orders on, records each trial's bracket and names it in the reason."""
+class _BracketOrders(RelayedOrders):
+    """Records each trial's bracket, and names it in the reasons."""
 
-    bracket: int
-    brackets: int
-    bracket_of: list[int]
-    orders: ActionQueue
+    def __init__(self, bracket: int, brackets: int, bracket_of: list[int], orders: ActionQueue) -> None:
+        super().__init__(orders)
+        self._bracket, self._brackets, self._bracket_of = bracket, brackets, bracket_of
 
     def create(self, why: str, hparams: Mapping[str, Any] | None = None, parent: int | None = None) -> int:
-        trial = self.orders.create(self._in_words(why), hparams, parent)
-        self.bracket_of.append(self.bracket)
+        trial = super().create(self._in_words(why), hparams, parent)
+        self._bracket_of.append(self._bracket)
         return trial
 
     def stop(self, trial: int, why: str) -> None:
-        self.orders.stop(trial, self._in_words(why))
+        super().stop(trial, self._in_words(why))
 
     def pause(self, trial: int, why: str) -> None:
-        self.orders.pause(trial, self._in_words(why))
+        super().pause(trial, self._in_words(why))
 
     def resume(self, trial: int, why: str) -> None:
-        self.orders.resume(trial, self._in_words(why))
-
-    def draw(self, make: Callable[[RandomState], T]) -> T:
-        return self.orders.draw(make)
-
-    def spent(self, trial: int | None = None) -> float:
-        return self.orders.spent(trial)
-
-    def now(self) -> float:
-        return self.orders.now()
+        super().resume(trial, self._in_words(why))
 
     def _in_words(self, why: str) -> str:
-        return why if self.brackets == 1 else f"bracket {self.bracket + 1}, {why}"
+        return why if self._brackets == 1 else f"bracket {self._bracket + 1}, {why}"
 
 
 class AdaptiveAshaSearcher(HalvingSearcher):

@@ -55,11 +55,16 @@ class Asha(AsyncHalving):
         if reached == len(self._rungs) - 1:
             rung.stopped += 1
             orders.stop(trial, f"{where}, the top rung")
-        elif rank < self._keep(rung):
+        elif rank < self._keep(rung) and not (excess := self._excess(trial, reached + 1)):
             self._at[trial] = reached + 1
         else:
             self._waiting[trial] = reached
-            orders.pause(trial, f"{where}, the best {self._keep(rung)} go on")
+            kept = f"the best {self._keep(rung)} go on"
+            orders.pause(trial, f"{where}, {kept if rank >= self._keep(rung) else excess}")
+
+    def _excess(self, _trial: int | None, _rung: int) -> str:
+        """Return why a trial (None: a new one) may not train for a rung; empty: it may."""
+        return ""
 
     def _keep(self, rung: Rung) -> int:
         return int(len(rung.values) / self._divisor)
@@ -67,10 +72,14 @@ class Asha(AsyncHalving):
     def _fill(self, orders: ActionQueue) -> None:
         while len(self._at) < self.max_concurrent:
             if (trial := self._next()) is not None:
+                if self._excess(trial, self._waiting[trial] + 1):
+                    return
                 self._go_on(trial, orders, "among the best {keep} of {of}")
-            elif self._budget.left:
+            elif self._budget.left and not self._excess(None, 0):
                 self._create(orders)
             elif not self._at and (trial := self._last_hope()) is not None:
+                if self._excess(trial, self._waiting[trial] + 1):
+                    return
                 self._go_on(trial, orders, "the best of {of}, and there are no further trials")
             else:
                 return

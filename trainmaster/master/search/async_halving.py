@@ -103,7 +103,10 @@ class AsyncHalving(Method):
 
     def _create(self, orders: ActionQueue) -> None:
         if self._budget.left:
-            self._at[orders.create(f"{self._budget.spend()} random points")] = 0
+            self._at[self._begin_trial(orders)] = 0
+
+    def _begin_trial(self, orders: ActionQueue) -> int:
+        return orders.create(f"{self._budget.spend()} random points")
 
     def validated(self, trial: int, report: ValidationReport, orders: ActionQueue) -> None:
         verdict = self._judge(trial, report)

@@ -1,7 +1,8 @@
 """`auto`: the recommended search. It promotes trials as `asha` does, and learns where good points are.
 
 Points are drawn near the best of those that have come far enough to be compared (`density`), a part of them anywhere.
-A point near the user's `prior` is drawn as often as one anywhere.
+A point near the user's `prior` is drawn as often as one anywhere. With slot-hours or a deadline, it begins nothing that
+does not fit any more (`spending`), and finishes the best trial rather than begin others.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from trainmaster.master.search.asha import Asha, AshaSearcher
+from trainmaster.config.deadlines import Deadline, seconds_of
+from trainmaster.master.search.asha import AshaSearcher
 from trainmaster.master.search.async_halving import WORST, Goal
 from trainmaster.master.search.axes import Axes, Coordinates
+from trainmaster.master.search.budgeted import BudgetedAsha
 from trainmaster.master.search.combinations import ForbiddenCombinations
 from trainmaster.master.search.density import Density, best_of, flat, near_priors
 from trainmaster.master.search.mersenne import RandomState
-from trainmaster.master.search.method import ActionQueue, Method
+from trainmaster.master.search.method import ActionQueue, Method, Preview
+from trainmaster.master.search.spending import Spending
 
 ANYWHERE = 0.2  # the part of all points that is drawn without regard to what other trials reached
 GOOD = 0.25  # the part of a rung that points are drawn near to
@@ -26,7 +30,11 @@ LEAST = 6  # trials that must be on a rung before the model learns from it; more
 EARLIEST = 0.1  # of `max_time`: what trials report before tells more of their speed than of their quality
 
 
-class Auto(Asha):
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+class Auto(BudgetedAsha):
     """`Asha` whose points are drawn by what is known."""
 
     def __init__(
@@ -35,27 +43,27 @@ class Auto(Asha):
         space: Mapping[str, Any],
         rungs: int,
         divisor: float,
-        max_trials: int,
+        max_trials: int | None,
         max_concurrent: int,
         first: Sequence[Mapping[str, Any]] = (),
         forbidden: Sequence[Mapping[str, Any]] = (),
+        spending: Spending | None = None,
     ) -> None:
-        super().__init__(goal, rungs, divisor, max_trials, max_concurrent)
+        super().__init__(goal, rungs, divisor, max_trials, max_concurrent, spending)
         self._axes, self._first, self._forbidden = Axes(space), first, ForbiddenCombinations(forbidden)
         self._places: dict[int, list[float]] = {}  # by trial
         self._made: set[tuple[Any, ...]] = set()  # points
 
-    def _create(self, orders: ActionQueue) -> None:
-        if not self._budget.left:
-            return
+    def _begin_trial(self, orders: ActionQueue) -> int:
         place, how = orders.draw(self._drawn)
         if not self._budget.created:  # the user's own guess, before anything else
             place = [self._axes.priors.get(at, value) for at, value in enumerate(place)]
         if self._budget.created < len(self._first):
             place = self._axes.moved(place, self._first[self._budget.created])
         trial = orders.create(f"{self._budget.spend()} points: {how}", self._axes.point(place))
-        self._at[trial], self._places[trial] = 0, place
+        self._places[trial] = place
         self._made.add(self._axes.key(place))
+        return trial
 
     def _drawn(self, stream: RandomState) -> list[Any]:
         axes = self._axes.all
@@ -116,9 +124,21 @@ class AutoSearcher(AshaSearcher):
     """The section of `auto`."""
 
     contract_version: ClassVar[int] = 2
+    required: ClassVar[Mapping[str, str]] = {
+        key: what for key, what in AshaSearcher.required.items() if key != "max_trials"
+    }
+    one_of: ClassVar[Mapping[str, str]] = {
+        "max_trials": "how many trials there are in all",
+        "slot_hours": "hours of slots that they may use",
+        "deadline": "when the search must be over",
+    }
 
     name: Literal["auto"]  # type: ignore[assignment]
     divisor: float = Field(default=3.0, gt=1)
+    slot_hours: float | None = Field(default=None, gt=0, le=1e9, allow_inf_nan=False, exclude_if=_is_none)
+    deadline: Deadline | None = Field(default=None, exclude_if=_is_none)
+    expected_wait: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False, exclude_if=_is_none)
+    """Seconds that a job of this pool waits in the queue; left out: as its last jobs did."""
 
     def method(self, hparams: Mapping[str, Any]) -> Method:
         return Auto(
@@ -126,8 +146,21 @@ class AutoSearcher(AshaSearcher):
             hparams,
             self.rungs,
             self.divisor,
-            self.trials,
+            self.max_trials,
             self.max_concurrent_trials,
             self.first_points or (),
             self.forbidden or (),
+            self._spending(),
         )
+
+    def _spending(self) -> Spending | None:
+        if self.slot_hours is None and self.deadline is None:
+            return None
+        return Spending(
+            None if self.slot_hours is None else self.slot_hours * 3600,
+            None if self.deadline is None else seconds_of(self.deadline),
+            self.expected_wait or 0.0,
+        )
+
+    def preview(self, hparams: Mapping[str, Any]) -> Preview:
+        return [] if self.max_trials is None else super().preview(hparams)

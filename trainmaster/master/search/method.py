@@ -36,6 +36,9 @@ class ActionQueue(Protocol):
         """Let a paused trial continue. Without a checkpoint it begins again, and its reports up to the time where it
         was paused are left out."""
 
+    def warn(self, text: str) -> None:
+        """Tell the user something, as a sentence without a full stop: it is in the search's story."""
+
     def draw(self, make: Callable[[RandomState], T]) -> T:
         """Return `make(stream)`, a JSON value, which is stored with the event that it answers. When the search is
         rebuilt, it comes from there and `make` is not called: another release of a library, or another processor,
@@ -46,6 +49,37 @@ class ActionQueue(Protocol):
 
     def now(self) -> float:
         """Return the time of the event, in seconds since 1970. Methods with `sees_spending`."""
+
+
+class RelayedOrders:
+    """An `ActionQueue` in front of another one: base class of those that change what a method asks for."""
+
+    def __init__(self, orders: ActionQueue) -> None:
+        self.orders = orders
+
+    def create(self, why: str, hparams: Mapping[str, Any] | None = None, parent: int | None = None) -> int:
+        return self.orders.create(why, hparams, parent)
+
+    def stop(self, trial: int, why: str) -> None:
+        self.orders.stop(trial, why)
+
+    def pause(self, trial: int, why: str) -> None:
+        self.orders.pause(trial, why)
+
+    def resume(self, trial: int, why: str) -> None:
+        self.orders.resume(trial, why)
+
+    def warn(self, text: str) -> None:
+        self.orders.warn(text)
+
+    def draw(self, make: Callable[[RandomState], T]) -> T:
+        return self.orders.draw(make)
+
+    def spent(self, trial: int | None = None) -> float:
+        return self.orders.spent(trial)
+
+    def now(self) -> float:
+        return self.orders.now()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from trainmaster.master.search.actions import Action, Create, PauseTrial, ResumeTrial, SearchError, StopTrial
+from trainmaster.master.search.actions import Action, Create, PauseTrial, ResumeTrial, SearchError, StopTrial, Warn
 from trainmaster.master.search.combinations import ForbiddenCombinations
 from trainmaster.master.search.hyperparameters import overlaid, reduced, sample
 from trainmaster.master.search.mersenne import RandomState
@@ -63,7 +63,15 @@ class SearchOrders:
     def resume(self, trial: int, why: str) -> None:
         self._require(trial in self._book.paused, trial, "resume")
         self._book.paused.remove(trial)
-        self.actions.append(ResumeTrial(self._name(trial), why))
+        name = self._name(trial)
+        here = next((it for it in self.actions if isinstance(it, PauseTrial) and it.request_id == name), None)
+        if here is None:
+            self.actions.append(ResumeTrial(name, why))
+        else:  # it need not leave at all
+            self.actions.remove(here)
+
+    def warn(self, text: str) -> None:
+        self.actions.append(Warn(text))
 
     def draw(self, make: Callable[[RandomState], T]) -> T:
         seed = self._stream.bits32()

@@ -13,7 +13,7 @@ from functools import cache
 BITS = 32
 MOST_DIMENSIONS = 64
 
-# For each dimension after the first: a primitive polynomial over GF(2), whose bits are its coefficients, and the initial
+# For each dimension after the first: a primitive polynomial over GF(2), its bits the coefficients, and the initial
 # numbers.
 # fmt: off
 DIRECTIONS = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -26,13 +26,12 @@ from trainmaster.master.search.method import (  # fmt: skip
     BracketRanking,
     Method,
     Preview,
+    RelayedOrders,
     Searcher,
     ValidationReport,
     When,
 )
 from trainmaster.master.search.methods import searcher_of
-
-T = TypeVar("T")
 
 MOST_HISTORY = 300  # trials that the sampler sees: the best half of them ever, and the newest
 RULES = ("random", "asha", "async_halving", "adaptive_asha", "median_stopping")
@@ -48,35 +47,27 @@ class _Past(NamedTuple):
     state: str  # of optuna.trial.TrialState
 
 
-class _Suggesting:
+class _Suggesting(RelayedOrders):
     """The orders of a rule, whose points come from elsewhere. `cut`: gets the trials that it stops or pauses."""
 
     def __init__(self, orders: ActionQueue, create: Callable[[str], int], cut: set[int]) -> None:
-        self._orders, self._create, self._cut = orders, create, cut
+        super().__init__(orders)
+        self._create, self._cut = create, cut
 
     def create(self, why: str, hparams: Mapping[str, Any] | None = None, parent: int | None = None) -> int:
-        return self._create(why) if hparams is None else self._orders.create(why, hparams, parent)
+        return self._create(why) if hparams is None else super().create(why, hparams, parent)
 
     def stop(self, trial: int, why: str) -> None:
-        self._orders.stop(trial, why)
+        super().stop(trial, why)
         self._cut.add(trial)
 
     def pause(self, trial: int, why: str) -> None:
-        self._orders.pause(trial, why)
+        super().pause(trial, why)
         self._cut.add(trial)
 
     def resume(self, trial: int, why: str) -> None:
-        self._orders.resume(trial, why)
+        super().resume(trial, why)
         self._cut.discard(trial)
-
-    def draw(self, make: Callable[[RandomState], T]) -> T:
-        return self._orders.draw(make)
-
-    def spent(self, trial: int | None = None) -> float:
-        return self._orders.spent(trial)
-
-    def now(self) -> float:
-        return self._orders.now()
 
 
 class Tpe(Method):

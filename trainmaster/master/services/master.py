@@ -96,6 +96,7 @@ from trainmaster.master.services.views.home import HomePages
 from trainmaster.master.services.views.log_window import LogWindows
 from trainmaster.master.services.views.node_failures import NodeFailureList
 from trainmaster.master.services.views.rung_race import RungRaces
+from trainmaster.master.services.views.search_plan import SearchPlans
 from trainmaster.master.services.views.slot_usage import SlotUsage
 from trainmaster.master.services.views.storage_usage import StorageUsage
 from trainmaster.master.services.views.trial_view import TrialViews
@@ -199,6 +200,7 @@ class Master(MasterContext):
         self.webhook_deliveries = WebhookDeliveries(self)
         self.webhooks = SiteWebhooks(self)
         self.what_ifs = WhatIfs(self)
+        self.search_plans = SearchPlans(self)
         self.custom_searches = CustomSearches(self)
         self.work_steps = WorkSteps(self)
         self.workspaces = Workspaces(self)

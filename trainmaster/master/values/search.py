@@ -31,6 +31,9 @@ class SearchGoal:
     num_rungs: int = 0
     first_points: tuple[Mapping[str, Any], ...] = ()
     forbidden: tuple[Mapping[str, Any], ...] = ()
+    slot_hours: float | None = None
+    expected_wait: float | None = None  # seconds
+    deadline: str | None = None  # in ISO 8601, with its zone
     source_trial_id: int | None = None
     source_checkpoint_uuid: str | None = None
     section: Mapping[str, Any] = field(default_factory=dict)
@@ -50,6 +53,9 @@ class SearchGoal:
             num_rungs=int(stored.get("num_rungs") or 0),
             first_points=tuple(stored.get("first_points") or ()),
             forbidden=tuple(stored.get("forbidden") or ()),
+            slot_hours=stored.get("slot_hours"),
+            expected_wait=stored.get("expected_wait"),
+            deadline=stored.get("deadline"),
             source_trial_id=stored.get("source_trial_id"),
             source_checkpoint_uuid=stored.get("source_checkpoint_uuid"),
             section=stored,

@@ -6,7 +6,7 @@ import random
 import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from trainmaster.master.services.clusters.clusters import ServedPool
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.experiments import warm_start
-from trainmaster.master.services.experiments.search_limits import refuse_excess
+from trainmaster.master.services.experiments.search_limits import refuse_excess, refuse_late
 from trainmaster.master.services.files import archives, git_states
 from trainmaster.master.services.files.context_archive import ContextFile, pack
 from trainmaster.master.services.logs import log_store
@@ -42,6 +42,7 @@ from trainmaster.master.services.organisation import pool_bindings, site_policie
 from trainmaster.master.services.organisation.projects import open_for
 from trainmaster.master.services.scheduling import effects
 from trainmaster.master.services.scheduling.feasibility import Feasibility
+from trainmaster.master.services.scheduling.pool_waits import median_wait
 from trainmaster.master.values.configs import StoredConfig
 
 UNCATEGORIZED = 1  # the project of experiments that name none
@@ -92,6 +93,7 @@ class ExperimentCreation(BoundService):
         """Create the experiment, its first trials and their allocations in one transaction."""
         plan = self._plan(caller, request)
         refuse_excess(self._settings.limits, plan.config)
+        refuse_late(plan.config, now())
         self._feasibility.refuse_impossible(plan.served, plan.config, caller.user_id, plan.workspace_id)
         archive = pack(request.files, self._settings.limits.context * 2**20)
         source = request.parent_id if not request.files else None
@@ -102,6 +104,7 @@ class ExperimentCreation(BoundService):
             job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
             session.add(job)
             session.flush()
+            plan = replace(plan, config=_planned(session, plan.config))
             row = _row(plan, request, job, caller, size)
             row.warm_start = warm_start.source_of(session, caller, plan.config.searcher)
             session.add(row)
@@ -184,6 +187,15 @@ class ExperimentCreation(BoundService):
                 "fork an experiment of yours."
             )
         return config
+
+
+def _planned(session: Session, config: StoredConfig) -> StoredConfig:
+    """Return the configuration with the wait that a search with a deadline has to expect."""
+    goal = config.searcher
+    if goal.deadline is None or goal.expected_wait is not None:
+        return config
+    wait, _ = median_wait(session, config.resources.resource_pool)
+    return config if wait is None else config.updated(searcher={**goal.to_json(), "expected_wait": round(wait, 1)})
 
 
 def refusal(error: ConfigError) -> Invalid:

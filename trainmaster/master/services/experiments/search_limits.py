@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainmaster.config.deadlines import seconds_of
 from trainmaster.config.limits import Limits
 from trainmaster.config.searcher import takes_grid
 from trainmaster.master.search import SearchError
 from trainmaster.master.search.hyperparameters import axis_lengths
 from trainmaster.master.search.methods import make_method
+from trainmaster.master.services.clock import epoch
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.values.configs import StoredConfig
 from trainmaster.master.values.search import SearchGoal
@@ -30,6 +33,13 @@ def refuse_excess(limits: Limits, config: StoredConfig) -> None:
         "trials_at_once", method.max_concurrent, "searcher: {} trials at the same time are wanted"
     ):
         raise Invalid(excess)
+
+
+def refuse_late(config: StoredConfig, at: dt.datetime) -> None:
+    """Raise Invalid for a search whose deadline is over before it begins."""
+    deadline = config.searcher.deadline
+    if deadline is not None and seconds_of(deadline) <= epoch(at):
+        raise Invalid(f"searcher.deadline: {deadline} is in the past; give a later one.")
 
 
 def _excesses(limits: Limits, searcher: SearchGoal, space: Mapping[str, Any]) -> Iterator[str]:

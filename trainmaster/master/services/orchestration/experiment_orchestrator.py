@@ -30,6 +30,7 @@ from trainmaster.master.search import (
     Search,
     Shutdown,
     StopTrial,
+    Warn,
     awaited,
 )
 from trainmaster.master.services.clock import epoch, now
@@ -325,6 +326,8 @@ class ExperimentOrchestrator:
                 case ResumeTrial(key, why) if (trial := self._named(key)) is not None:
                     self.story("search", "Resume", why=why, trial_id=trial.id)
                     self._give(trial, trials.Release(why, paused=self.row.state == State.PAUSED))
+                case Warn(why):
+                    self.story("search", "Warning", why=why)
                 case Shutdown(cancel, failure, why):
                     cause = failed_trials.reason_of(self.session, self.row) if failure else ""
                     done = experiments.SearchDone(cancel, failure, cause or why)
