@@ -58,7 +58,10 @@ def test_deadline_in_the_past_is_refused(local: MasterProcess) -> None:
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({}, r"searcher.max_trials: is required for auto: how many trials there are in all; or else slot_hours, hours of"),
+        (
+            {},
+            r"searcher.max_trials: is required for auto: how many trials there are in all; or else slot",
+        ),
         ({"deadline": "soon"}, r"searcher.deadline: a time is wanted, in quotes: a span from now \('36h'\)"),
         ({"slot_hours": 0}, r"searcher.slot_hours: must be above 0, found 0"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from tests.process.e2e.test_lifecycle import create, story
 from tests.support import trainings
 from tests.support.master import MasterProcess, ended_as, log_text, validations, wait_for
+from trainmaster.client.errors import APIError
 from trainmaster.client.master import Master
 
 VALUE = {"type": "double", "minval": 1.0, "maxval": 2.0}
@@ -172,3 +173,17 @@ def test_program_that_vanishes_is_asked_again_and_answers_count_once(local: Mast
             again.finish()
     ended_as(master, number, "COMPLETED")
     assert [trial.hparams["value"] for trial in master.trials(number)] == [1.25]
+
+
+def test_search_begins_with_what_an_earlier_one_found(local: MasterProcess) -> None:
+    master = local.client()
+    earlier = create(master, trainings.experiment(searcher := {**promotion(6), "name": "auto"}, epochs=1, value=VALUE))
+    ended_as(master, earlier, "COMPLETED")
+    best = min(trial.hparams["value"] for trial in master.trials(earlier))
+    number = create(master, trainings.experiment({**searcher, "learn_from": [earlier]}, epochs=1, value=VALUE))
+    ended_as(master, number, "COMPLETED")
+    assert master.trials(number)[0].hparams["value"] == pytest.approx(best)
+    known = master.experiment(number).config["searcher"]["known"]
+    assert [each["rank"] for each in known] == [round(n / 6, 4) for n in range(6)]
+    with pytest.raises(APIError, match=r"searcher\.learn_from\[0\]: there is no experiment 99999\."):
+        create(master, trainings.experiment({**searcher, "learn_from": [99999]}, epochs=1, value=VALUE))

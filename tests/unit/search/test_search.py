@@ -70,10 +70,18 @@ def test_larger_is_better_turns_the_ranking() -> None:
 
 
 @pytest.mark.parametrize("metrics", [{"loss": 3}, {"loss": 3, "epochs": "NaN"}, {"loss": 3, "epochs": None}])
-def test_steps_stand_in_for_a_missing_time_metric(metrics: dict[str, Any]) -> None:
+def test_trial_without_the_time_metric_is_stopped_with_a_sentence(metrics: dict[str, Any]) -> None:
     search, [first, second, _] = begin(ASHA)
-    search.validation(first, {"loss": 1, "epochs": 1}, 1)
-    assert stopped(search.validation(second, metrics, 1)) == [second]
+    search.validation(first, {"loss": 5, "epochs": 1}, 1)
+    actions = search.validation(second, metrics, 1)
+    assert stopped(actions) == [second]
+    assert actions[0].why.startswith("the validation has no time metric epochs (its metrics: ")
+
+
+def test_steps_stand_in_for_batches() -> None:
+    search, [first, second, _] = begin({**ASHA, "time_metric": "batches"})
+    search.validation(first, {"loss": 1}, 1)
+    assert stopped(search.validation(second, {"loss": 3}, 1)) == [second]
 
 
 def test_a_repeated_or_older_report_changes_nothing() -> None:

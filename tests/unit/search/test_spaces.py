@@ -216,3 +216,25 @@ def test_configurations_without_them_are_shown_as_before() -> None:
     ).to_json()["hyperparameters"]
     assert shown["a"] == {"type": "int", "minval": 1, "maxval": 4, "count": None}
     assert set(shown["b"]) == {"type", "base", "minval", "maxval", "count"}
+
+
+KNOWN_SPACE = {
+    "lr": {"type": "log", "base": 10, "minval": -4, "maxval": 0},
+    "act": {"type": "categorical", "vals": ["a", "b"]},
+}
+
+
+def test_search_looks_first_where_earlier_ones_found_good_points() -> None:
+    known = [{"hparams": {"lr": 0.01 * (1 + n / 50), "act": "b"}, "rank": n / 40} for n in range(10)]
+    known += [{"hparams": {"lr": 0.9, "act": "a"}, "rank": n / 40} for n in range(10, 40)]
+    known += [{"hparams": {"lr": 7.0, "act": "b"}, "rank": 0}, {"hparams": {"act": "b"}, "rank": 0}]  # of other spaces
+    section = {
+        "name": "auto", "metric": "loss", "time_metric": "epochs", "max_time": 9, "max_trials": 60,
+        "max_concurrent_trials": 60, "known": known,
+    }  # fmt: skip
+    _, actions = Search.start(section, KNOWN_SPACE, seed=2)
+    points = [action.hparams for action in actions if isinstance(action, Create)]
+    assert points[0] == {"lr": pytest.approx(0.01), "act": "b"}
+    near = [point for point in points if point["act"] == "b" and 0.002 < point["lr"] < 0.05]
+    assert len(near) > 30, "most points lie where the good ones were, a part of them anywhere"
+    assert len(near) < 60

@@ -1,8 +1,9 @@
 """`auto`: the recommended search. It promotes trials as `asha` does, and learns where good points are.
 
 Points are drawn near the best of those that have come far enough to be compared (`density`), a part of them anywhere.
-A point near the user's `prior` is drawn as often as one anywhere. With slot-hours or a deadline, it begins nothing that
-does not fit any more (`spending`), and finishes the best trial rather than begin others.
+Until there are enough, those of earlier experiments take their place (`learn_from`), whose best points are tried
+first. A point near the user's `prior` is drawn as often as one anywhere. With slot-hours or a deadline, it begins
+nothing that does not fit any more (`budgeted`), and finishes the best trial rather than begin others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from trainmaster.config.deadlines import Deadline, seconds_of
+from trainmaster.config.shapes import Positive
 from trainmaster.master.search.asha import AshaSearcher
 from trainmaster.master.search.async_halving import WORST, Goal
 from trainmaster.master.search.axes import Axes, Coordinates
@@ -27,6 +29,7 @@ ANYWHERE = 0.2  # the part of all points that is drawn without regard to what ot
 GOOD = 0.25  # the part of a rung that points are drawn near to
 MOST_GOOD, MOST_BAD = 20, 60  # trials that the model looks at, so that a point costs the same after 10,000 of them
 LEAST = 6  # trials that must be on a rung before the model learns from it; more with many hyperparameters
+MOST_KNOWN = 200  # trials of earlier experiments
 EARLIEST = 0.1  # of `max_time`: what trials report before tells more of their speed than of their quality
 
 
@@ -48,9 +51,13 @@ class Auto(BudgetedAsha):
         first: Sequence[Mapping[str, Any]] = (),
         forbidden: Sequence[Mapping[str, Any]] = (),
         spending: Spending | None = None,
+        known: Sequence[tuple[Mapping[str, Any], float]] = (),
     ) -> None:
         super().__init__(goal, rungs, divisor, max_trials, max_concurrent, spending)
         self._axes, self._first, self._forbidden = Axes(space), first, ForbiddenCombinations(forbidden)
+        ranked = sorted(((rank, self._axes.placed(point)) for point, rank in known), key=lambda pair: pair[0])
+        self._known = [(rank, place) for rank, place in ranked if place is not None]
+        self._winners = [place for rank, place in self._known if rank == 0]
         self._places: dict[int, list[float]] = {}  # by trial
         self._made: set[tuple[Any, ...]] = set()  # points
 
@@ -58,8 +65,11 @@ class Auto(BudgetedAsha):
         place, how = orders.draw(self._drawn)
         if not self._budget.created:  # the user's own guess, before anything else
             place = [self._axes.priors.get(at, value) for at, value in enumerate(place)]
-        if self._budget.created < len(self._first):
+        later = self._budget.created - len(self._first)
+        if later < 0:
             place = self._axes.moved(place, self._first[self._budget.created])
+        elif later < len(self._winners) and self._is_new(self._winners[later]):
+            place, how = self._winners[later], "the best of an earlier experiment"
         trial = orders.create(f"{self._budget.spend()} points: {how}", self._axes.point(place))
         self._places[trial] = place
         self._made.add(self._axes.key(place))
@@ -98,7 +108,8 @@ class Auto(BudgetedAsha):
         least = max(len(self._axes.all) + 1, LEAST)
         high = next((rung for rung in reversed(self._rungs) if len(rung.trials) >= least), None)
         if high is None or high.units < self._goal.max_time * EARLIEST:
-            return [], []
+            known = [place for rank, place in self._known if rank <= GOOD][:MOST_GOOD]
+            return known, [place for rank, place in self._known if rank > GOOD][-MOST_BAD:]
         above = [rung.trials[0] for rung in reversed(self._rungs) if rung.units > high.units and rung.trials]
         wanted = min(max(round(GOOD * len(high.trials)), 3), MOST_GOOD)
         fine = [trial for trial, value in zip(high.trials, high.values, strict=True) if value < WORST]
@@ -140,6 +151,11 @@ class AutoSearcher(AshaSearcher):
     expected_wait: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False, exclude_if=_is_none)
     """Seconds that a job of this pool waits in the queue; left out: as its last jobs did."""
 
+    learn_from: list[Positive] | None = Field(default=None, max_length=20, exclude_if=_is_none)
+    """Earlier experiments (numbers) on the same model, whose good points are where this search looks first."""
+    known: list[dict[str, Any]] | None = Field(default=None, max_length=MOST_KNOWN, exclude_if=_is_none)
+    """Their trials, which the master fills in: `hparams`, and `rank` (0: the best of its experiment, 1: the worst)."""
+
     def method(self, hparams: Mapping[str, Any]) -> Method:
         return Auto(
             self.goal,
@@ -151,6 +167,7 @@ class AutoSearcher(AshaSearcher):
             self.first_points or (),
             self.forbidden or (),
             self._spending(),
+            [(each["hparams"], float(each["rank"])) for each in self.known or ()],
         )
 
     def _spending(self) -> Spending | None:

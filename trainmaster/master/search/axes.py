@@ -39,6 +39,17 @@ class Axis:
         number = math.log(value, self.value["base"]) if self.kind == "log" else float(value)
         return min(max((number - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
+    def holds(self, value: Any) -> bool:
+        """Whether a value, of another space perhaps, lies on this axis."""
+        if self.steps is not None or self.categories is not None:
+            return any(each == value for each in self.steps or self.categories or ())
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        low, high = float(self.value["minval"]), float(self.value["maxval"])
+        if self.kind == "log":
+            low, high = sorted((math.pow(self.value["base"], low), math.pow(self.value["base"], high)))
+        return low <= value <= high
+
     def at(self, place: float) -> Any:
         """Return the value that lies at `place`."""
         if self.steps is not None:
@@ -70,6 +81,19 @@ class Axes:
         given = [_get(point, axis.path) for axis in self.all]
         pairs = zip(self.all, coordinates, given, strict=True)
         return [place if value is None else axis.of(value) for axis, place, value in pairs]
+
+    def placed(self, point: Mapping[str, Any]) -> list[float] | None:
+        """Return the coordinates of a point of another space; None where it does not lie in this one."""
+        place = []
+        for axis in self.all:
+            value = _get(point, axis.path)
+            if value is None and axis.value.get("when"):
+                place.append(0.5 if axis.categories is None else 0.0)
+            elif value is None or not axis.holds(value):
+                return None
+            else:
+                place.append(axis.of(value))
+        return place
 
     def key(self, coordinates: Coordinates) -> tuple[Any, ...]:
         """Return the values at these coordinates, to compare points by."""

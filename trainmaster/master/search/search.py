@@ -85,8 +85,8 @@ class Search:
     ) -> list[Action]:
         """Take in a trial's validation metrics.
 
-        A searcher metric that is missing, not a number, NaN or infinite counts as the worst possible. A time
-        metric that is missing is replaced by `steps_completed`.
+        A searcher metric that is missing, not a number, NaN or infinite counts as the worst possible, and so does a
+        validation without the time metric; but for `batches`, which are `steps_completed`.
         """
         trial = self._live(request_id)
         if trial is None or not self._book.runs(trial):
@@ -96,6 +96,8 @@ class Search:
         if not self._book.is_new(trial, time):
             return []
         value, complaint = self._judged(metrics)
+        if self._lacks_time(metrics):
+            value, complaint = None, f"the validation has no time metric {self._time_metric}{_names(metrics)}"
         others = {
             name: number for name in self._method.other_metrics if (number := _finite(metrics.get(name))) is not None
         }
@@ -297,9 +299,12 @@ class Search:
         if value is not None:
             return self._sign * value, ""
         if self._metric not in metrics:
-            names = ", ".join(sorted(map(str, metrics))) or "none"
-            return None, f"the validation has no metric {self._metric} (its metrics: {names})"
+            return None, f"the validation has no metric {self._metric}{_names(metrics)}"
         return None, f"the validation's {self._metric} is {metrics[self._metric]!r:.60}, not a number"
+
+    def _lacks_time(self, metrics: Mapping[str, Any]) -> bool:
+        wanted = self._time_metric not in ("", "batches")
+        return wanted and _finite(metrics.get(self._time_metric)) is None
 
     def _ended(self, request_id: str, reason: ExitReason | None, slot_seconds: float, at: float) -> list[Action]:
         trial = self._live(request_id)
@@ -342,6 +347,10 @@ def _diverged(event: SearchEvent, why: str) -> SearchError:
         f"the stored search cannot be rebuilt, its event {event.kind} of trial number {event.trial} does not fit "
         f"({why}): run the release of the master, and of the searcher, that wrote it"
     )
+
+
+def _names(metrics: Mapping[str, Any]) -> str:
+    return f" (its metrics: {', '.join(sorted(map(str, metrics))) or 'none'})"
 
 
 def _finite(value: Any) -> float | None:

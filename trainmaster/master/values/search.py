@@ -32,6 +32,8 @@ class SearchGoal:
     first_points: tuple[Mapping[str, Any], ...] = ()
     forbidden: tuple[Mapping[str, Any], ...] = ()
     slot_hours: float | None = None
+    learn_from: tuple[int, ...] = ()
+    known: tuple[Mapping[str, Any], ...] = ()
     expected_wait: float | None = None  # seconds
     deadline: str | None = None  # in ISO 8601, with its zone
     source_trial_id: int | None = None
@@ -54,6 +56,8 @@ class SearchGoal:
             first_points=tuple(stored.get("first_points") or ()),
             forbidden=tuple(stored.get("forbidden") or ()),
             slot_hours=stored.get("slot_hours"),
+            learn_from=tuple(stored.get("learn_from") or ()),
+            known=tuple(stored.get("known") or ()),
             expected_wait=stored.get("expected_wait"),
             deadline=stored.get("deadline"),
             source_trial_id=stored.get("source_trial_id"),

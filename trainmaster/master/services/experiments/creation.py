@@ -104,7 +104,7 @@ class ExperimentCreation(BoundService):
             job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
             session.add(job)
             session.flush()
-            plan = replace(plan, config=_planned(session, plan.config))
+            plan = replace(plan, config=_planned(session, caller, plan.config))
             row = _row(plan, request, job, caller, size)
             row.warm_start = warm_start.source_of(session, caller, plan.config.searcher)
             session.add(row)
@@ -189,13 +189,17 @@ class ExperimentCreation(BoundService):
         return config
 
 
-def _planned(session: Session, config: StoredConfig) -> StoredConfig:
-    """Return the configuration with the wait that a search with a deadline has to expect."""
+def _planned(session: Session, caller: Caller, config: StoredConfig) -> StoredConfig:
+    """Return the configuration with what its search has to know from here: the wait that is to be expected before a
+    deadline, and trials of earlier experiments."""
     goal = config.searcher
-    if goal.deadline is None or goal.expected_wait is not None:
-        return config
-    wait, _ = median_wait(session, config.resources.resource_pool)
-    return config if wait is None else config.updated(searcher={**goal.to_json(), "expected_wait": round(wait, 1)})
+    more: dict[str, Any] = {}
+    if goal.deadline is not None and goal.expected_wait is None:
+        wait, _ = median_wait(session, config.resources.resource_pool)
+        more |= {} if wait is None else {"expected_wait": round(wait, 1)}
+    if goal.learn_from and not goal.known:
+        more["known"] = warm_start.known_trials(session, caller, goal)
+    return config.updated(searcher={**goal.to_json(), **more}) if more else config
 
 
 def refusal(error: ConfigError) -> Invalid:

@@ -1,5 +1,5 @@
-"""Finds the checkpoint that the trials of a new experiment start from: `source_trial_id` or `source_checkpoint_uuid` of
-its searcher."""
+"""What a new experiment begins with: the checkpoint that its trials load (`source_trial_id` or `source_checkpoint_uuid`
+of its searcher), and the trials of earlier experiments that its search learns from (`learn_from`)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial
+from trainmaster.master.search.auto import MOST_KNOWN
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.values.search import SearchGoal
+from trainmaster.master.values.stored import Json
+
+MOST_READ = 10_000  # trials of one experiment
 
 
 def source_of(session: Session, caller: Caller, searcher: SearchGoal) -> uuid.UUID | None:
@@ -23,6 +27,30 @@ def source_of(session: Session, caller: Caller, searcher: SearchGoal) -> uuid.UU
     if searcher.source_checkpoint_uuid is not None:
         return _checked(session, caller, searcher.source_checkpoint_uuid)
     return None
+
+
+def known_trials(session: Session, caller: Caller, searcher: SearchGoal) -> list[Json]:
+    """Return `hparams` and `rank` (0: the best of its experiment, 1: the worst) of trials of the experiments in
+    `learn_from`: the best and the worst ones, as many of each. Raises Invalid, Forbidden."""
+    each = MOST_KNOWN // len(searcher.learn_from)
+    known = []
+    for place, experiment_id in enumerate(searcher.learn_from):
+        where = f"searcher.learn_from[{place}]"
+        row = session.get(Experiment, experiment_id)
+        absent = f"{where}: there is no experiment {experiment_id}."
+        if row is None:
+            raise Invalid(absent)
+        _check_view(session, caller, experiment_id, absent)
+        value = Trial.searcher_metric if row.smaller_is_better else -Trial.searcher_metric
+        reported = Trial.searcher_metric.is_not(None)
+        query = select(Trial.hparams).where(Trial.experiment_id == experiment_id, reported).order_by(value, Trial.id)
+        points = list(session.scalars(query.limit(MOST_READ)))
+        if not points:
+            raise Invalid(f"{where}: no trial of experiment {experiment_id} has reported {row.searcher_metric}.")
+        ranked = [{"hparams": point, "rank": round(at / len(points), 4)} for at, point in enumerate(points)]
+        half = each // 2
+        known += ranked if len(ranked) <= each else [*ranked[:half], *ranked[len(ranked) - half :]]
+    return known
 
 
 def _latest_of(session: Session, caller: Caller, trial_id: int) -> uuid.UUID:
