@@ -17,7 +17,7 @@ WANTED = (
     *("HomeAnswer", "ExperimentBoard", "Curves", "StoryEvent", "RungRace", "CheckpointTable", "TrialBoard"),
     *("TrialCurves", "Machine", "Comparison", "UsageAnswer", "StorageUsage", "GitAnswer", "VersionOrigin"),
     "SearchPlanAnswer",
-    "WhatIfAnswer",
+    "SearchSimulation",
 )
 # Names that another module of the client has for something else, or that say nothing outside of the page.
 RENAMED = {

@@ -645,15 +645,28 @@ class SearchRun:
 
 
 @dataclass(frozen=True)
-class WhatIfAnswer:
-    """`recorded`: what the experiment itself did. `trials`: recorded ones with values; `short`: those of them that
-    the search stopped, of which nothing more is known. `runs`: one a seed."""
+class SearchCourse:
+    """The best value over time, at `seconds` since the start: median and quartiles of the simulations; None while too
+    few of them have a value."""
+
+    seconds: tuple[float, ...]
+    lower: tuple[float | None, ...]
+    median: tuple[float | None, ...]
+    upper: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class SearchSimulation:
+    """`recorded`: what the experiment itself did; None for a table. `trials`: recorded ones with values; `short`:
+    those of them that the search stopped, of which nothing more is known. `runs`: one a seed."""
 
     metric: str
     smaller_is_better: bool
+    time_metric: str
     searcher: str
     workers: int
-    recorded: SearchRun
+    recorded: SearchRun | None
     trials: int
     short: int
     runs: tuple[SearchRun, ...]
+    course: SearchCourse

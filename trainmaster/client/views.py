@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import quote
@@ -24,12 +24,12 @@ from trainmaster.client.view_records import (
     MachineView,
     RungRace,
     SearchPlanAnswer,
+    SearchSimulation,
     StorageUsage,
     TrialBoard,
     TrialCurves,
     UsageView,
     VersionOrigin,
-    WhatIfAnswer,
 )
 
 T = TypeVar("T")
@@ -333,7 +333,8 @@ class Views(Resource):
         delay: float = 0.0,
         delay_spread: float = 0.0,
         deaths: float = 0.0,
-    ) -> WhatIfAnswer:
+        walltime: float | None = None,
+    ) -> SearchSimulation:
         """Simulate another searcher on the recorded curves of an experiment.
 
         Args:
@@ -343,6 +344,7 @@ class Views(Resource):
             delay: Median seconds of a job in the queue.
             delay_spread: Standard deviation of their logarithm.
             deaths: The part of all jobs that die and start again, 0 to 0.9.
+            walltime: Seconds after which a job is cut and queued again; None for no limit.
 
         Returns:
             What the experiment did, and what each simulation did.
@@ -351,19 +353,82 @@ class Views(Resource):
             NoSuchThing: There is no such experiment.
             APIError: It has no values yet, or the searcher cannot be.
         """
-        body = {
-            "searcher": dict(searcher or {}),
-            "workers": workers,
-            "seeds": seeds,
-            "delay": delay,
-            "delay_spread": delay_spread,
-            "deaths": deaths,
-        }
+        cluster = _cluster(searcher, workers, seeds, delay, delay_spread, deaths, walltime)
         path = f"/api/x1/experiments/{experiment_id}/what-if"
-        return _read(WhatIfAnswer, self._http.request("POST", path, body=body))
+        return _read(SearchSimulation, self._http.request("POST", path, body=cluster))
+
+    def simulate(
+        self,
+        config: str,
+        curves: int | CurveTable,
+        searcher: Mapping[str, Any] | None = None,
+        *,
+        workers: int | None = None,
+        seeds: int = 5,
+        delay: float = 0.0,
+        delay_spread: float = 0.0,
+        deaths: float = 0.0,
+        walltime: float | None = None,
+    ) -> SearchSimulation:
+        """Simulate the search of a configuration on recorded curves. Nothing is created.
+
+        Args:
+            config: The experiment's configuration, as YAML.
+            curves: The number of an experiment whose curves to take, or a table.
+            searcher: Keys of a `searcher` section that replace the configuration's.
+            workers: Trials at the same time; None for as many as the searcher runs.
+            seeds: How many simulations, 1 to 50.
+            delay: Median seconds of a job in the queue.
+            delay_spread: Standard deviation of their logarithm.
+            deaths: The part of all jobs that die and start again, 0 to 0.9.
+            walltime: Seconds after which a job is cut and queued again; None for no limit.
+
+        Returns:
+            What each simulation did, and for an experiment's curves what that did.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            APIError: The configuration is refused, or the table does not fit it.
+        """
+        body = {"config": config, **_cluster(searcher, workers, seeds, delay, delay_spread, deaths, walltime)}
+        if isinstance(curves, int):
+            body["experiment_id"] = curves
+        else:
+            body |= {"points": curves.points, "values": curves.values, "seconds": curves.seconds}
+        return _read(SearchSimulation, self._http.request("POST", "/api/x1/search/simulate", body=body))
 
     def _x1(self, path: str, **query: Any) -> Json:
         return self._http.request("GET", f"/api/x1/{path}", query=query)
+
+
+@dataclass(frozen=True)
+class CurveTable:
+    """Curves of trials, by trial: `points` (values of the hyperparameters by dotted name), `values` (of the metric, one
+    a unit of training; None where it was no number), `seconds` of a unit."""
+
+    points: Sequence[Mapping[str, Any]]
+    values: Sequence[Sequence[float | None]]
+    seconds: Sequence[float]
+
+
+def _cluster(
+    searcher: Mapping[str, Any] | None,
+    workers: int | None,
+    seeds: int,
+    delay: float,
+    delay_spread: float,
+    deaths: float,
+    walltime: float | None,
+) -> Json:
+    return {
+        "searcher": dict(searcher or {}),
+        "workers": workers,
+        "seeds": seeds,
+        "delay": delay,
+        "delay_spread": delay_spread,
+        "deaths": deaths,
+        "walltime": walltime,
+    }
 
 
 def by_name(table: ExperimentBoard | RungRace | CheckpointTable) -> list[Json]:

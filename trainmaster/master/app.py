@@ -49,6 +49,7 @@ from trainmaster.master.api import (
     rung_race,
     runs,
     search_plan,
+    search_simulation,
     series,
     sessions,
     storage_usage,
@@ -63,7 +64,6 @@ from trainmaster.master.api import (
     users,
     webhooks,
     webui,
-    what_if,
     workspaces,
 )
 from trainmaster.master.controller.controller import Controller
@@ -115,7 +115,7 @@ PARTS = (
         rung_race,
         custom_search,
         search_plan,
-        what_if,
+        search_simulation,
         trial_views,
         log_window,
         home_view,

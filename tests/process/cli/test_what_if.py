@@ -29,6 +29,7 @@ def test_another_searcher_finds_as_much_for_less(shell: Shell, api: Master, sear
         searched, {"name": "asha", "max_time": 8, "time_metric": "epochs", "divisor": 2}, workers=4, seeds=3
     )
     assert (answer.searcher, answer.workers, answer.trials, answer.short, len(answer.runs)) == ("asha", 4, 12, 0, 3)
+    assert answer.recorded is not None
     best = min(trial.best_metric or 9.0 for trial in api.trials(searched))
     assert answer.recorded.bests[-1][1] == pytest.approx(best)
     for run in answer.runs:

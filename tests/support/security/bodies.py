@@ -104,6 +104,7 @@ BODIES: dict[str, Body | None] = {
         "entityType": "ENTITY_TYPE_PROJECT",
         "entityId": t["project_id"],
     },
+    "POST /api/x1/search/simulate": lambda t: {"config": config(), "experimentId": t["experiment_id"]},
     "POST /api/v1/experiments-search": lambda t: FILTER,
     "POST /api/v1/runs": lambda t: FILTER,
     "POST /api/x1/tickets": None,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from trainmaster.master.search.simulated import course_of
 from trainmaster.master.search.simulation import RecordedCurves, SimulatedCluster, Simulation, SimulationResult
 
 SPACE = {"x": {"type": "double", "minval": 0.0, "maxval": 1.0}}
@@ -77,6 +78,71 @@ def test_copies_continue_where_their_parents_are() -> None:
     assert outcome.done
     assert len(outcome.trained) > 8
     assert outcome.slot_seconds <= 8 * 90.0 + 1e-9
+
+
+ONE: dict[str, Any] = {"name": "random", "metric": "loss", "max_trials": 1, "max_concurrent_trials": 1}
+
+
+@pytest.mark.parametrize(
+    ("walltime", "end", "used"),
+    [
+        (90.0, 100.0 + 90.0, 90.0),  # nine units of 10 s fit
+        (30.0, 3 * 100.0 + 90.0, 90.0),  # three jobs of three units, each of which waits
+        (45.0, 3 * 100.0 + 45.0 + 45.0 + 10.0, 100.0),  # four units and half of one that is lost, twice; one unit
+    ],
+)
+def test_walltime_cuts_jobs_which_continue_where_their_trials_are(walltime: float, end: float, used: float) -> None:
+    outcome = run(ONE, SimulatedCluster(places=1, delay=lambda _: 100.0, walltime=walltime))
+    assert (outcome.trained, outcome.done) == ([9], True)
+    assert outcome.end == pytest.approx(end)
+    assert outcome.slot_seconds == pytest.approx(used)
+    assert [at for at, _ in outcome.bests][:3] == [110.0, 120.0, 130.0]
+
+
+def test_a_job_that_is_cut_gives_its_place_to_who_waits() -> None:
+    outcome = run(
+        {**ONE, "max_trials": 2, "max_concurrent_trials": 2}, SimulatedCluster(places=1, walltime=50.0)
+    )  # 5 units of the first, 5 of the second, 4, 4
+    assert outcome.end == 2 * 90.0
+    assert outcome.trained == [9, 9]
+
+
+def test_trials_whose_units_are_longer_than_the_walltime_fail_at_last() -> None:
+    outcome = run(ONE, SimulatedCluster(places=1, walltime=9.0))
+    assert (outcome.trained, outcome.bests, outcome.done) == ([0], [], True)
+    assert outcome.slot_seconds == 6 * 9.0
+
+
+def test_slots_of_a_job_all_count() -> None:
+    one, four = (run({"name": "asha", **TIMED}, SimulatedCluster(places=4, slots=slots)) for slots in (1, 4))
+    assert four.slot_seconds == pytest.approx(4 * one.slot_seconds)
+    assert four.bests == one.bests
+
+
+def test_course_is_the_median_and_the_quartiles_of_the_best_values() -> None:
+    ends = ((30.0, [(10.0, 4.0), (20.0, 1.0)]), (40.0, [(10.0, 2.0)]), (20.0, [(20.0, 3.0)]))
+    runs = [{"seconds": seconds, "bests": bests} for seconds, bests in ends]
+    assert course_of(runs, smaller=True) == {
+        "seconds": [10.0, 20.0, 30.0, 40.0],
+        "lower": [3.0, 1.5, 1.5, 1.5],
+        "median": [4.0, 2.0, 2.0, 2.0],
+        "upper": [None, 2.5, 2.5, 2.5],
+    }
+    assert course_of(runs[1:2], smaller=False)["median"] == [2.0, 2.0]
+    nothing = course_of([{"seconds": 5.0, "bests": []}], smaller=False)
+    assert nothing == {"seconds": [5.0], "lower": [None], "median": [None], "upper": [None]}
+
+
+def test_points_are_compared_by_dotted_names_and_wide_ranges_by_their_logarithm() -> None:
+    points = [{"o.rate": 0.0001}, {"o.rate": 0.01}, {"o.rate": 1.0}]
+    curves = RecordedCurves(points, [[1.0]] * 3, [1.0] * 3)
+    assert curves.curve({"o": {"rate": 0.01}, "constant": 3}, {1}).number == 1
+    assert curves.curve({"o": {"rate": 0.002}}, ()).number == 1
+    assert curves.curve({"o": {"rate": 0.0005}}, ()).number == 0
+    assert curves.curve({"o": {"rate": 0.4}}, ()).number == 2
+    conditional = RecordedCurves([{"k": "a"}, {"k": "b", "n": 3}], [[1.0]] * 2, [1.0] * 2)
+    assert conditional.curve({"k": "c", "n": 3}, ()).number == 1
+    assert conditional.curve({"k": "c"}, ()).number == 0
 
 
 def test_points_that_were_not_trained_get_the_nearest_that_is_free() -> None:

@@ -34,6 +34,9 @@ ELSEWHERE: Mapping[str, str] = {
     "training": "dropped",
     "resources": "limits.checkpoint_files: services/bounds.py",
     "checkpoint": "limits.metadata: services/bounds.py",
+    "points": "trials, names and values: services/views/recorded_curves.py; limits.request_values",
+    "values": "as points",
+    "seconds": "as points",
     "addresses": "64 of 256 characters: api/job_reports.py",
     "accelerator_uuids": "limits.job_entry: services/allocations/harness.py",
 }

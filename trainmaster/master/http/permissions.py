@@ -144,6 +144,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {X1}/experiments/{{experiment_id}}/search-plan": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/experiments/{{experiment_id}}/search-questions": P.UPDATE_EXPERIMENT,
     f"POST {X1}/experiments/{{experiment_id}}/search-questions/{{number}}/answer": P.UPDATE_EXPERIMENT,
+    f"POST {X1}/search/simulate": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/compare": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/experiments/{{experiment_id}}/checkpoints": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/trials/{{trial_id}}/checkpoints": P.VIEW_EXPERIMENT_METADATA,

@@ -10,7 +10,7 @@ import heapq
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from trainmaster.master.search.search import Search
 from trainmaster.master.values.search import SearchGoal
 
 MOST_DEATHS = 5  # of one trial, after which it has failed
+DECADES = 100.0  # the largest of these numbers is so many times the smallest, or more: two decades
 
 
 @dataclass(frozen=True)
@@ -39,46 +40,68 @@ class LearningCurves(Protocol):
 
 class RecordedCurves:
     """Curves of trials that were trained. A point that is not among them gets the curve of the nearest one that no
-    other trial has."""
+    other trial has. Only names that the recorded points have count. Numbers that span two decades or more are compared
+    by their logarithm."""
 
     def __init__(
         self, points: Sequence[Mapping[str, Any]], values: Sequence[Sequence[float]], seconds: Sequence[float]
     ) -> None:
-        """All by trial: hyperparameters; values of the metric; seconds of a unit."""
-        self._points, self._values, self._seconds = points, values, seconds
-        self._places = {_key(point): place for place, point in enumerate(points)}
+        """All by trial: hyperparameters, nested or by dotted names; values of the metric; seconds of a unit."""
+        self._points = [dict(_flat(point)) for point in points]
+        self._values, self._seconds = values, seconds
+        self._names = sorted({name for point in self._points for name in point})
+        self._places = {self._key(point): place for place, point in enumerate(self._points)}
         self._scales: dict[str, float] = {}
-        for name in points[0]:
-            numbers = [float(each) for point in points if isinstance(each := point.get(name), int | float)]
-            if len(numbers) == len(points):
-                self._scales[name] = (max(numbers) - min(numbers)) or 1.0
+        self._logarithmic: set[str] = set()
+        for name in self._names:
+            given = [point[name] for point in self._points if name in point]
+            if not all(isinstance(value, int | float) for value in given):
+                continue
+            low, high = float(min(given)), float(max(given))
+            if low > 0 and high >= DECADES * low:
+                self._logarithmic.add(name)
+                low, high = math.log(low), math.log(high)
+            self._scales[name] = (high - low) or 1.0
 
     def curve(self, hparams: Mapping[str, Any], taken: Collection[int]) -> LearningCurve:
-        place = self._places.get(_key(hparams))
+        wanted = {name: value for name, value in _flat(hparams) if name in self._names}
+        place = self._places.get(self._key(wanted))
         if place is None:
             free = [at for at in range(len(self._points)) if at not in taken] or range(len(self._points))
-            place = min(free, key=lambda at: self._distance(self._points[at], hparams))
+            place = min(free, key=lambda at: self._distance(self._points[at], wanted))
         return LearningCurve(place, self._values[place], self._seconds[place])
 
-    def _distance(self, point: Mapping[str, Any], hparams: Mapping[str, Any]) -> float:
+    def _key(self, point: Mapping[str, Any]) -> Any:
+        return tuple((name, _same(point[name])) for name in self._names if name in point)
+
+    def _distance(self, point: Mapping[str, Any], wanted: Mapping[str, Any]) -> float:
         total = 0.0
-        for name, value in point.items():
-            other = hparams.get(name)
-            if name in self._scales and isinstance(other, int | float):
-                total += ((value - other) / self._scales[name]) ** 2
-            else:
-                total += value != other
+        for name in self._names:
+            if (name in point) != (name in wanted):
+                total += 1
+            elif name in point:
+                total += self._apart(name, point[name], wanted[name])
         return total
+
+    def _apart(self, name: str, one: Any, other: Any) -> float:
+        if name not in self._scales or not isinstance(other, int | float):
+            return float(_same(one) != _same(other))
+        if name in self._logarithmic and other > 0:
+            one, other = math.log(one), math.log(other)
+        return float(((one - other) / self._scales[name]) ** 2)
 
 
 @dataclass(frozen=True)
 class SimulatedCluster:
     """`places`: how many trials train at the same time. `delay`: how long a job waits in the queue before it may start,
-    in seconds, given a random stream. `deaths`: the part of all jobs that die on the way."""
+    in seconds, given a random stream. `deaths`: the part of all jobs that die on the way. `walltime`: seconds after
+    which a job is cut and queued again; its trial keeps the units that it has reported. `slots`: of each job."""
 
     places: int
     delay: Callable[[random.Random], float] = lambda _: 0.0
     deaths: float = 0.0
+    walltime: float = math.inf
+    slots: int = 1
 
 
 @dataclass
@@ -104,8 +127,9 @@ class _Trial:
     units: int = 0  # trained and saved
     deaths: int = 0
     attempt: int = 0
-    used: float = 0.0  # seconds
+    used: float = 0.0  # slot-seconds
     since: float | None = None  # when its job began
+    fresh: int = 0  # units that its job has trained
 
 
 class Searching(Protocol):
@@ -179,6 +203,8 @@ class Simulation:
                     self._begin(key, trial)
                 elif kind == "die":
                     self._die(key, trial)
+                elif kind == "cut":
+                    self._cut(key, trial)
                 else:
                     self._report(key, trial)
         self.outcome.done = not self._events
@@ -204,28 +230,45 @@ class Simulation:
             self._schedule(self._cluster.delay(self._random), "begin", key)
 
     def _begin(self, key: str, trial: _Trial) -> None:
-        trial.since = self._now
+        trial.since, trial.fresh = self._now, 0
         left = (len(trial.curve.values) - trial.units) * trial.curve.seconds
         if self._cluster.deaths and self._random.random() < self._cluster.deaths:
-            self._schedule(self._random.random() * left, "die", key)
-        self._schedule(trial.curve.seconds, "report", key)
+            self._schedule(self._random.random() * min(left, self._cluster.walltime), "die", key)
+        self._train(key, trial)
+
+    def _train(self, key: str, trial: _Trial) -> None:
+        """Begin a unit, which the walltime may cut."""
+        room = self._cluster.walltime - trial.fresh * trial.curve.seconds
+        if room < trial.curve.seconds * (1 - 1e-9):
+            self._schedule(max(room, 0.0), "cut", key)
+        else:
+            self._schedule(trial.curve.seconds, "report", key)
 
     def _report(self, key: str, trial: _Trial) -> None:
         trial.units += 1
+        trial.fresh += 1
         value = float(trial.curve.values[trial.units - 1])
         if math.isfinite(value) and (
             not self.outcome.bests or self._sign * value < self._sign * self.outcome.bests[-1][1]
         ):
             self.outcome.bests.append((self._now, value))
         metrics = {self._metric: value, self._time_metric: trial.units}
-        used = trial.used + self._now - (trial.since or 0.0)
+        used = trial.used + (self._now - (trial.since or 0.0)) * self._cluster.slots
         self._carry_out(self.search.validation(key, metrics, trial.units, slot_seconds=used, at=self._now))
         if trial.state == "running":
             if trial.units == len(trial.curve.values):
                 self._leave(trial, "over")
                 self._tell_end(key, trial, None)
             else:
-                self._schedule(trial.curve.seconds, "report", key)
+                self._train(key, trial)
+        self._fill()
+
+    def _cut(self, key: str, trial: _Trial) -> None:
+        if trial.fresh == 0:  # no later job of it comes further
+            self._die(key, trial)
+            return
+        self._leave(trial, "queued")
+        self._queue.append(key)
         self._fill()
 
     def _die(self, key: str, trial: _Trial) -> None:
@@ -241,7 +284,7 @@ class Simulation:
     def _leave(self, trial: _Trial, state: str) -> None:
         if trial.state == "running":
             self._free += 1
-            took = self._now - trial.since if trial.since is not None else 0.0
+            took = (self._now - trial.since) * self._cluster.slots if trial.since is not None else 0.0
             trial.used += took
             self.outcome.slot_seconds += took
         trial.state, trial.since = state, None
@@ -261,8 +304,8 @@ class Simulation:
                 case Create(key, hparams, parent=parent):
                     trial = self._trials[key] = _Trial(self._curves.curve(hparams, self._taken))
                     self._taken.add(trial.curve.number)
-                    if parent is not None:
-                        trial.units = self._trials[parent].units
+                    if parent is not None:  # which may have come further than what is known of the copy
+                        trial.units = min(self._trials[parent].units, len(trial.curve.values) - 1)
                     self._queue.append(key)
                 case StopTrial(key):
                     self._leave(self._trials[key], "over")
@@ -277,5 +320,14 @@ class Simulation:
         self._fill()
 
 
-def _key(point: Mapping[str, Any]) -> Any:
-    return tuple(sorted((name, repr(value)) for name, value in point.items()))
+def _flat(point: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in point.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield above + name, value
+
+
+def _same(value: Any) -> Any:
+    """Return what is equal for equal values: 1, 1.0 and True are, of which a table may have any."""
+    return float(value) if isinstance(value, int | float) else repr(value)

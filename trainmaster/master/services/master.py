@@ -97,10 +97,10 @@ from trainmaster.master.services.views.log_window import LogWindows
 from trainmaster.master.services.views.node_failures import NodeFailureList
 from trainmaster.master.services.views.rung_race import RungRaces
 from trainmaster.master.services.views.search_plan import SearchPlans
+from trainmaster.master.services.views.search_simulation import SearchSimulations
 from trainmaster.master.services.views.slot_usage import SlotUsage
 from trainmaster.master.services.views.storage_usage import StorageUsage
 from trainmaster.master.services.views.trial_view import TrialViews
-from trainmaster.master.services.views.what_if import WhatIfs
 
 
 @dataclass
@@ -176,6 +176,7 @@ class Master(MasterContext):
         self.roles = Roles(self)
         self.rung_races = RungRaces(self)
         self.runs = Runs(self)
+        self.search_simulations = SearchSimulations(self)
         self.series = MetricSeries(self)
         self.series_columns = SeriesColumns(self)
         self.sessions = Sessions(self)
@@ -199,7 +200,6 @@ class Master(MasterContext):
         self.users = Users(self)
         self.webhook_deliveries = WebhookDeliveries(self)
         self.webhooks = SiteWebhooks(self)
-        self.what_ifs = WhatIfs(self)
         self.search_plans = SearchPlans(self)
         self.custom_searches = CustomSearches(self)
         self.work_steps = WorkSteps(self)

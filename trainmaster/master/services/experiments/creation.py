@@ -91,7 +91,7 @@ class ExperimentCreation(BoundService):
 
     def create(self, caller: Caller, request: ExperimentRequest) -> Created:
         """Create the experiment, its first trials and their allocations in one transaction."""
-        plan = self._plan(caller, request)
+        plan = self.resolve(caller, request)
         refuse_excess(self._settings.limits, plan.config)
         refuse_late(plan.config, now())
         self._feasibility.refuse_impossible(plan.served, plan.config, caller.user_id, plan.workspace_id)
@@ -128,11 +128,9 @@ class ExperimentCreation(BoundService):
                 session.rollback()
         return Created(row, [*unused, *effects.remarks(place, plan.config)])
 
-    # -- inside -------------------------------------------------------------------------------------------------------
-
-    def _plan(self, caller: Caller, request: ExperimentRequest) -> ResolvedRequest:
-        """Parse, find project and pool, merge what the workspace and the site add. Raises Invalid with every
-        complaint."""
+    def resolve(self, caller: Caller, request: ExperimentRequest) -> ResolvedRequest:
+        """Parse, find project and pool, merge what the workspace and the site add; creates nothing. Raises Invalid with
+        every complaint."""
         # Project and pool decide which defaults apply, so they are read before those are merged.
         shared = self._template(caller, request.template)
         document = _read(self._settings.limits, request)
@@ -163,6 +161,8 @@ class ExperimentCreation(BoundService):
         name = resolved.name or pet_name("Experiment")
         resolved = resolved.with_resources(resource_pool=served.pool.name).with_seed(seed).updated(name=name)
         return ResolvedRequest(document, resolved, served, project.id, workspace.id)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
 
     def _template(self, caller: Caller, name: str) -> list[dict[str, Any]]:
         if not name:
