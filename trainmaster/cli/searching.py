@@ -74,6 +74,9 @@ def _add_options(parser: argparse.ArgumentParser, searcher: str) -> None:
         "--walltime", type=seconds, metavar="SECONDS",
         help="a job that runs longer is cut and queued again; its trial keeps what it has reported",
     )  # fmt: skip
+    parser.add_argument(
+        "--plot", type=Path, metavar="OUT", help="draw the best value over time: a .png, .svg or .pdf file"
+    )
     render.add_format_options(parser)
 
 
@@ -150,6 +153,10 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         delay, delay_spread = float(median), float(spread or 0)
     except ValueError:
         raise UsageError(f"--queue-delay takes SECONDS or SECONDS:SPREAD, not {args.queue_delay!r}") from None
+    if args.plot is not None:
+        from trainmaster.cli.search_picture import check_picture
+
+        check_picture(args.plot)
     return {
         "workers": args.workers,
         "seeds": args.seeds,
@@ -174,6 +181,11 @@ def _show(args: argparse.Namespace, answer: SearchSimulation) -> None:
     if not (args.json or args.yaml or args.csv):
         for more in _more(answer):
             print(f"\n{more}")
+    if args.plot is not None:
+        from trainmaster.cli.search_picture import draw
+
+        draw(answer, args.plot)
+        say(f"the picture is in {args.plot}")
 
 
 def _more(answer: SearchSimulation) -> Iterator[str]:

@@ -74,12 +74,16 @@ def test_another_searcher_trains_every_trial_to_its_end(shell: Shell, files: Pat
     assert found["runs"][0]["slot_seconds"] == 6 * EPOCHS * 360
 
 
-def test_an_experiment_is_a_table_of_its_own_course(shell: Shell, files: Path, finished: Finished) -> None:
+def test_an_experiment_is_a_table_whose_own_course_is_drawn(shell: Shell, files: Path, finished: Finished) -> None:
     single = "searcher: {name: random, metric: error, max_trials: 2}"
     space = "hyperparameters: {value: {type: double, minval: 1.0, maxval: 2.0}}"
     (files / "again.yaml").write_text(f"entrypoint: python3 train.py\n{space}\n{single}\n")
-    done = shell.det("search", "simulate", "again.yaml", "--table", str(finished.id), "--seeds", "2")
+    done = shell.det("search", "simulate", "again.yaml", "--table", str(finished.id), "--seeds", "2", "--plot", "o.svg")
     assert [row["Search"] for row in done.table(0)] == ["as it was", "random (2 simulations)"]
+    assert "the picture is in o.svg" in done.err
+    picture = (files / "o.svg").read_text()
+    for name in ("random, 2 workers", "quartiles", "the recorded experiment", "best error", "hours"):
+        assert f"<!-- {name}" in picture, name
 
 
 @pytest.mark.parametrize(
@@ -94,6 +98,8 @@ def test_an_experiment_is_a_table_of_its_own_course(shell: Shell, files: Path, f
         (["--set", "max_time=9"], "searcher.max_time is 9, but the curves of the table end at 8 epochs"),
         (["--config", "searcher.max_trails=9"], "searcher.max_trails"),
         (["--walltime", "0"], "--walltime"),
+        (["--plot", "out.gif"], "--plot takes a file that ends in .png, .svg, .pdf, not 'out.gif'"),
+        (["--plot", "no/such/folder/out.png"], "no/such/folder/out.png cannot be written"),
     ],
 )
 def test_bad_requests_get_a_sentence(shell: Shell, files: Path, arguments: list[str], words: str) -> None:
