@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmaster.cli import admin_helper, admin_image, admin_tls, agent_daemon
+from trainmaster.cli import admin_helper, admin_image, admin_report, admin_tls, agent_daemon
 from trainmaster.cli.terminal import protect
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser("image", help="the site's folder of container images")
     p.set_defaults(parser=p)
     admin_image.add_to(p, _config)
+    p = commands.add_parser("report", help="what the site's searches have saved")
+    p.set_defaults(parser=p)
+    admin_report.add_to(p, _add_place, _report_savings)
     p = commands.add_parser("tls", help="the master's certificate")
     p.set_defaults(parser=p)
     admin_tls.add_to(p)
@@ -170,6 +173,21 @@ def _doctor(args: argparse.Namespace) -> int:
 
         return examine_storage(config, _data(args, config.data), _agreed)
     return doctor.examine(config, _data(args, config.data), args.image, args.account)
+
+
+def _report_savings(args: argparse.Namespace) -> int:
+    from trainmaster.master import main, savings_report
+
+    config = _config(args)
+    if config is None:
+        return 1
+    try:
+        place = _data(args, config.data)
+        report = savings_report.report_savings(config, place, args.since, args.most, args.replay)
+    except (main.CannotServe, savings_report.NoSuchSearcher) as error:
+        return _fail(str(error))
+    admin_report.show(report, as_json=args.json)
+    return 0
 
 
 def _agreed(question: str) -> bool:

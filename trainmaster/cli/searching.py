@@ -192,6 +192,8 @@ def _more(answer: SearchSimulation) -> Iterator[str]:
     """Yield the tables below the first one, and what must be known of them."""
     yield render.table(["Hours", "Median", "Lower quartile", "Upper quartile"], list(_over_time(answer)))
     yield render.table([f"Trained {answer.time_metric}", "Trials"], list(_lengths(answer.runs)))
+    if any(run.trials > answer.trials for run in answer.runs):
+        yield f"There are {answer.trials} recorded curves, fewer than trials: some of them serve several."
     if answer.short:
         yield (
             f"{answer.short} of {answer.trials} recorded trials were stopped early: nothing is known of how they would "
@@ -205,7 +207,7 @@ def _over_time(answer: SearchSimulation) -> Iterator[list[Any]]:
         time = course.seconds[-1] * moment / MOMENTS
         at = bisect_right(course.seconds, time * (1 + 1e-9)) - 1
         values = [None] * 3 if at < 0 else [course.median[at], course.lower[at], course.upper[at]]
-        yield [round(time / 3600, 3), *values]
+        yield [_hours(time), *values]
 
 
 def _lengths(runs: Sequence[SearchRun]) -> Iterator[list[Any]]:
@@ -226,18 +228,26 @@ def _row(name: str, runs: Sequence[SearchRun]) -> list[Any]:
     found = [run.bests[-1][1] for run in runs if run.bests]
     best = statistics.median(found) if len(found) * 2 > len(runs) else None
     hours, slot_hours = (
-        statistics.median(getattr(run, key) / 3600 for run in runs) for key in ("seconds", "slot_seconds")
+        _hours(statistics.median(getattr(run, key) for run in runs)) for key in ("seconds", "slot_seconds")
     )
     trials = round(statistics.median(run.trials for run in runs))
-    return [name, best, round(hours, 3), round(slot_hours, 3), trials]
+    return [name, best, hours, slot_hours, trials]
+
+
+def _hours(seconds: float) -> float:
+    hours = seconds / 3600
+    return round(hours, 2) if hours >= 1 else float(f"{hours:.2g}")
 
 
 def _reached(runs: Sequence[SearchRun], answer: SearchSimulation) -> str:
     if answer.recorded is None or not answer.recorded.bests:
         return ""
     target, sign = answer.recorded.bests[-1][1], 1 if answer.smaller_is_better else -1
-    times = [next((at for at, value in run.bests if sign * value <= sign * target), None) for run in runs]
-    found = [at for at in times if at is not None]
+    places = [next((at for at, each in enumerate(run.bests) if sign * each[1] <= sign * target), None) for run in runs]
+    found = [(run, at) for run, at in zip(runs, places, strict=True) if at is not None]
     if len(found) * 2 < len(runs):
         return f"never in {len(runs) - len(found)} of {len(runs)}"
-    return f"{statistics.median(found) / 3600:.3g} h"
+    reached = f"{statistics.median(run.bests[at][0] for run, at in found) / 3600:.3g} h"
+    if not all(run.spent for run, _ in found):
+        return reached
+    return f"{reached}, {statistics.median(run.spent[at] for run, at in found) / 3600:.3g} slot-hours"

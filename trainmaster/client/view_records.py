@@ -634,10 +634,11 @@ class SearchPlanAnswer:
 
 @dataclass(frozen=True)
 class SearchRun:
-    """`bests`: seconds since the start and value of each improvement; `lengths`: units trained, and how many
-    trials."""
+    """`bests`: seconds since the start and value of each improvement; `spent`: for each the slot-seconds used by
+    then, empty where that is not known; `lengths`: units trained, and how many trials."""
 
     bests: tuple[tuple[float, ...], ...]
+    spent: tuple[float, ...]
     seconds: float
     slot_seconds: float
     trials: int

@@ -133,6 +133,21 @@ def database(config: MasterConfig, data: Path) -> Iterator[tuple[Engine, Watchdo
         yield engine, presence
 
 
+@contextlib.contextmanager
+def store_beside(config: MasterConfig, data: Path) -> Iterator[Store]:
+    """Yield the database for a program beside the running master, or alone where none runs. Raises CannotServe."""
+    with contextlib.ExitStack() as stack:
+        url = database_url(config.db) if config.db else EmbeddedServer(data).url
+        presence = Watchdog(url)
+        engine = make_engine(url, presence=presence)
+        stack.callback(engine.dispose)
+        try:
+            engine.connect().close()
+        except OperationalError:
+            engine, presence = stack.enter_context(database(config, data))
+        yield Store(engine, presence, config.limits)
+
+
 def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
     lease = FolderLease(data)
     try:

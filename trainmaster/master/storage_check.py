@@ -8,19 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
 
 from trainmaster.config.master import MasterConfig
 from trainmaster.dispatchers.cluster.jobfolder import trees
-from trainmaster.master.db.embedded import EmbeddedServer
-from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.tables import MasterRecord
-from trainmaster.master.db.watchdog import Watchdog
-from trainmaster.master.main import CannotServe, database, database_url, storage_of
+from trainmaster.master.main import CannotServe, storage_of, store_beside
 from trainmaster.master.services.context import Settings
 from trainmaster.master.services.files.object_stores import NoStore
 from trainmaster.master.services.removal.storage_audit import AuditedPlace, StorageAudit, StrayFiles
-from trainmaster.master.services.store import Store
 from trainmaster.storage.contract import StorageFault
 from trainmaster.version import VERSION
 
@@ -112,16 +107,7 @@ def _more(count: int) -> None:
 @contextlib.contextmanager
 def _audit(config: MasterConfig, data: Path) -> Iterator[StorageAudit]:
     """Open the database beside the running master, or alone. Raises CannotServe."""
-    with contextlib.ExitStack() as stack:
-        url = database_url(config.db) if config.db else EmbeddedServer(data).url
-        presence = Watchdog(url)
-        engine = make_engine(url, presence=presence)
-        stack.callback(engine.dispose)
-        try:
-            engine.connect().close()
-        except OperationalError:
-            engine, presence = stack.enter_context(database(config, data))
-        store = Store(engine, presence, config.limits)
+    with store_beside(config, data) as store:
         with store.transaction() as session:
             cluster_id = session.scalar(select(MasterRecord.cluster_id))
         yield StorageAudit(store, _settings(config, data, str(cluster_id)))

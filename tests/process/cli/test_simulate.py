@@ -57,6 +57,9 @@ def test_tables_say_what_was_found_when_and_who_was_stopped(shell: Shell, files:
     lengths = {int(row["Trained epochs"]): float(row["Trials"]) for row in done.table(2)}
     assert sum(lengths.values()) == pytest.approx(16, abs=0.3)
     assert min(lengths[1], lengths[EPOCHS]) >= 1
+    assert "serve several" not in done.out
+    more = shell.det(*simulate(shell, "--set", "max_trials=17")).out
+    assert "There are 16 recorded curves, fewer than trials" in more
     assert sum(units * trials for units, trials in lengths.items()) < 16 * EPOCHS
 
 

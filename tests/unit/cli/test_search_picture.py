@@ -12,7 +12,14 @@ from trainmaster.cli.session import UsageError
 from trainmaster.client.errors import ClientError
 from trainmaster.client.view_records import SearchCourse, SearchRun, SearchSimulation
 
-RUN = SearchRun(bests=((60.0, 2.0), (600.0, 1.0)), seconds=900.0, slot_seconds=1800.0, trials=9, lengths=((3, 9),))
+RUN = SearchRun(
+    bests=((60.0, 2.0), (600.0, 1.0)),
+    spent=(60.0, 900.0),
+    seconds=900.0,
+    slot_seconds=1800.0,
+    trials=9,
+    lengths=((3, 9),),
+)
 COURSE = SearchCourse((60.0, 600.0, 900.0), (None, 0.9, 0.9), (2.0, 1.0, 1.0), (2.2, 1.5, 1.2))
 ANSWER = SearchSimulation("$loss", True, "epochs", "auto", 4, RUN, 9, 0, (RUN, RUN), COURSE)
 

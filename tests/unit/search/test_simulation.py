@@ -35,6 +35,7 @@ def test_random_search_trains_every_trial_to_its_end() -> None:
     assert outcome.trained == [9] * 6
     assert (outcome.done, outcome.end, outcome.slot_seconds) == (True, 3 * 90.0, 6 * 90.0)
     assert outcome.bests[0][0] == 10.0
+    assert outcome.spent == [2 * at for at, _ in outcome.bests]  # both places are taken all the time
     assert [value for _, value in outcome.bests] == sorted({value for _, value in outcome.bests}, reverse=True)
 
 

@@ -49,9 +49,11 @@ class PostSimulation(PostWhatIf):
 
 
 class SearchRun(Shape):
-    """`bests`: seconds since the start and value of each improvement; `lengths`: units trained, and how many trials."""
+    """`bests`: seconds since the start and value of each improvement; `spent`: for each the slot-seconds used by then,
+    empty where that is not known; `lengths`: units trained, and how many trials."""
 
     bests: list[list[float]]
+    spent: list[float]
     seconds: float
     slot_seconds: float
     trials: int

@@ -36,9 +36,9 @@ def simulate(request: Mapping[str, Any]) -> dict[str, Any]:
             `seeds` (how many).
 
     Returns:
-        `runs`, one a seed: `bests` (seconds and value of each improvement), `seconds` until the end, `slot_seconds`,
-        `trials`, `lengths` (units trained, and how many trials). `course`: the best value over time of all runs
-        together (`course_of`). Or `error`, a sentence.
+        `runs`, one a seed: `bests` (seconds and value of each improvement), `spent` (slot-seconds used by then),
+        `seconds` until the end, `slot_seconds`, `trials`, `lengths` (units trained, and how many trials).
+        `course`: the best value over time of all runs together (`course_of`). Or `error`, a sentence.
     """
     curves = RecordedCurves(request["points"], request["values"], request["seconds"])
     median, spread = request["delay"]
@@ -57,6 +57,7 @@ def simulate(request: Mapping[str, Any]) -> dict[str, Any]:
         runs.append(
             {
                 "bests": outcome.bests,
+                "spent": outcome.spent,
                 "seconds": outcome.end,
                 "slot_seconds": outcome.slot_seconds,
                 "trials": len(outcome.trained),

@@ -106,9 +106,11 @@ class SimulatedCluster:
 
 @dataclass
 class SimulationResult:
-    """`bests`: each time at which a better value than all before was reported, with it. `trained`: units, by trial."""
+    """`bests`: each time at which a better value than all before was reported, with it. `spent`: for each of them the
+    slot-seconds that all jobs had used by then. `trained`: units, by trial."""
 
     bests: list[tuple[float, float]] = field(default_factory=list)
+    spent: list[float] = field(default_factory=list)
     trained: list[int] = field(default_factory=list)
     end: float = 0.0
     slot_seconds: float = 0.0
@@ -252,8 +254,9 @@ class Simulation:
             not self.outcome.bests or self._sign * value < self._sign * self.outcome.bests[-1][1]
         ):
             self.outcome.bests.append((self._now, value))
+            self.outcome.spent.append(self.outcome.slot_seconds + sum(map(self._running, self._trials.values())))
         metrics = {self._metric: value, self._time_metric: trial.units}
-        used = trial.used + (self._now - (trial.since or 0.0)) * self._cluster.slots
+        used = trial.used + self._running(trial)
         self._carry_out(self.search.validation(key, metrics, trial.units, slot_seconds=used, at=self._now))
         if trial.state == "running":
             if trial.units == len(trial.curve.values):
@@ -284,11 +287,15 @@ class Simulation:
     def _leave(self, trial: _Trial, state: str) -> None:
         if trial.state == "running":
             self._free += 1
-            took = (self._now - trial.since) * self._cluster.slots if trial.since is not None else 0.0
+            took = self._running(trial)
             trial.used += took
             self.outcome.slot_seconds += took
         trial.state, trial.since = state, None
         trial.attempt += 1  # what is scheduled for it is void
+
+    def _running(self, trial: _Trial) -> float:
+        """Return the slot-seconds that a trial's present job has used."""
+        return 0.0 if trial.since is None else (self._now - trial.since) * self._cluster.slots
 
     def _tell_end(self, key: str, trial: _Trial, reason: ExitReason | None) -> None:
         spending = {"slot_seconds": trial.used, "at": self._now}

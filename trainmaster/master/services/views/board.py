@@ -122,7 +122,7 @@ class Boards(BoundService):
                 raise NotFound(f"There is no experiment {experiment_id}.")
             view, row = views[0], views[0].row
             goal = row.config.searcher
-            trials = _trials(session, row, goal)
+            trials = search_trials(session, row.id, goal)
             jobs = job_uses(session, Trial.experiment_id == row.id)
             brackets, numbers = _ranking(session, row)
             grid = (
@@ -163,7 +163,8 @@ class Boards(BoundService):
 # -- reading ------------------------------------------------------------------------------------------------------
 
 
-def _trials(session: Session, row: Experiment, goal: SearchGoal) -> Sequence[Any]:
+def search_trials(session: Session, experiment_id: int, goal: SearchGoal) -> Sequence[Any]:
+    """Return the trials of an experiment, as slim rows."""
     t = Trial.__table__.c
     validations = t.summary_metrics["validation_metrics"]
     query = (
@@ -187,7 +188,7 @@ def _trials(session: Session, row: Experiment, goal: SearchGoal) -> Sequence[Any
             t.checkpoint_count,
             t.checkpoint_size,
         )
-        .where(t.experiment_id == row.id)
+        .where(t.experiment_id == experiment_id)
         .order_by(t.id)
     )
     return session.execute(query).all()
@@ -283,17 +284,12 @@ def _places(brackets: Sequence[BracketRanking], ids: Mapping[int, int]) -> dict[
 
 def _row(trial: Any, goal: SearchGoal, use: JobUse, place: _Place | None, slots: int) -> tuple[list[Any], float]:
     """Return the values of a trial in the order of BASE, and the slot-seconds that stopping it has saved."""
-    units = trial.units if isinstance(trial.units, int | float) else trial.total_batches
-    pace = use.seconds / units if units and use.seconds else None
-    stop = trial.stop or ""
-    saved = 0.0
-    if stop == SEARCHER and pace is not None and goal.length and units < goal.length:
-        saved = (goal.length - units) * pace * slots
+    units, pace = units_of(trial), pace_of(trial, use)
     values = [
         trial.id,
         state_of(trial.state, use.state),
         trial.reason[:LONGEST_TEXT],
-        stop,
+        trial.stop or "",
         cell(trial.best),
         trial.best_steps,
         cell(trial.last),
@@ -317,7 +313,32 @@ def _row(trial: Any, goal: SearchGoal, use: JobUse, place: _Place | None, slots:
         trial.checkpoint_count,
         trial.checkpoint_size,
     ]
-    return values, saved
+    return values, spared(trial, goal, use, slots) or 0.0
+
+
+def units_of(trial: Any) -> float:
+    """Return how many units a row of `search_trials` has trained."""
+    return trial.units if isinstance(trial.units, int | float) else int(trial.total_batches)
+
+
+def pace_of(trial: Any, use: JobUse) -> float | None:
+    """Return the seconds that a unit took; None where that is not known."""
+    units = units_of(trial)
+    return use.seconds / units if units and use.seconds else None
+
+
+def cut_short(trial: Any, goal: SearchGoal) -> bool:
+    """Whether the search stopped a trial before its full length."""
+    return trial.stop == SEARCHER and goal.length is not None and units_of(trial) < goal.length
+
+
+def spared(trial: Any, goal: SearchGoal, use: JobUse, slots: int) -> float | None:
+    """Return the slot-seconds that a trial would have used further, at its own speed, had the search not cut it short;
+    None where its speed is not known. `webui/app/lib/savings.js` counts the same."""
+    if goal.length is None or not cut_short(trial, goal):
+        return 0.0
+    pace = pace_of(trial, use)
+    return None if pace is None else (goal.length - units_of(trial)) * pace * slots
 
 
 def state_of(state: str, job: str) -> str:

@@ -75,6 +75,7 @@ def of_experiment(session: Session, row: Experiment, goal: SearchGoal) -> Record
         raise Invalid(f"No trial of experiment {row.id} has reported {goal.metric} yet: there is nothing to replay.")
     recorded = {
         "bests": _bests(improvements, goal.smaller_is_better),
+        "spent": [],
         "seconds": max(at for at, _ in improvements) - min(at for at, _ in improvements),
         "slot_seconds": sum(used.values()) * max(row.config.slots, 1),
         "trials": len(trials),
