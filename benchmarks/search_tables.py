@@ -4,12 +4,14 @@ prior of a curve model. They are kept in a cache folder, since the trained ones 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import itertools
 import math
 import sys
 import types
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -139,10 +141,10 @@ def _seeded(seed: int) -> Iterator[None]:
         np.random.set_state(state)
 
 
+@functools.cache
 def _prior(package: Path) -> Any:
-    """Import the prior with a stand-in for torch: of that it needs names only, once its network is replaced."""
-    if "ifbo.priors.ftpfn_prior" in sys.modules:
-        return sys.modules["ifbo.priors.ftpfn_prior"]
+    """Import the prior with a stand-in for torch: of that it needs names only, once its network is replaced. The real
+    modules of these names are there again afterwards: packages that are compared may use them."""
 
     class Anything(type):
         def __getattr__(cls, name: str) -> Any:
@@ -160,23 +162,33 @@ def _prior(package: Path) -> Any:
         def __getattr__(self, name: str) -> Any:
             return Stand
 
-    torch: Any = types.ModuleType("torch")
-    torch.__getattr__ = lambda _: Stand
-    torch.from_numpy = lambda array: array
-    for module in ("torch", "torch.nn", "ifbo", "ifbo.encoders", "ifbo.priors", "ifbo.priors.prior", "ifbo.utils"):
-        sys.modules[module] = torch if module == "torch" else types.ModuleType(module)
-    sys.modules["torch"].nn = Stand  # type: ignore[attr-defined]
-    sys.modules["ifbo.priors"].__path__ = [str(package / "ifbo" / "priors")]
-    sys.modules["ifbo"].encoders = sys.modules["ifbo.encoders"]  # type: ignore[attr-defined]
-    sys.modules["ifbo.encoders"].Normalize = lambda mean, std: lambda x: (x - mean) / std  # type: ignore[attr-defined]
-    sys.modules["ifbo.priors.prior"].Batch = Stand  # type: ignore[attr-defined]
-    sys.modules["ifbo.utils"].default_device = "cpu"  # type: ignore[attr-defined]
-    import importlib
-
-    prior: Any = importlib.import_module("ifbo.priors.ftpfn_prior")
+    modules: dict[str, Any] = {
+        name: types.ModuleType(name)
+        for name in ("torch", "torch.nn", "ifbo", "ifbo.encoders", "ifbo.priors", "ifbo.priors.prior", "ifbo.utils")
+    }
+    modules["torch"].__getattr__ = lambda _: Stand
+    modules["torch"].from_numpy = lambda array: array
+    modules["torch"].nn = Stand
+    modules["ifbo.priors"].__path__ = [str(package / "ifbo" / "priors")]
+    modules["ifbo"].encoders = modules["ifbo.encoders"]
+    modules["ifbo.encoders"].Normalize = lambda mean, std: lambda x: (x - mean) / std
+    modules["ifbo.priors.prior"].Batch = Stand
+    modules["ifbo.utils"].default_device = "cpu"
+    real = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in ("torch", "ifbo")}
+    _replace(real, modules)
+    try:
+        prior: Any = importlib.import_module("ifbo.priors.ftpfn_prior")
+    finally:
+        _replace({**modules, "ifbo.priors.ftpfn_prior": None}, real)
     prior.DatasetPrior._get_model = lambda self: _network(self.num_inputs, self.num_outputs)
     prior.DatasetPrior.output_for_config = lambda self, config, **_: self.model(self.normalizer(config))
     return prior
+
+
+def _replace(before: Iterable[str], now: dict[str, Any]) -> None:
+    for name in before:
+        sys.modules.pop(name, None)
+    sys.modules.update(now)
 
 
 def _network(inputs: int, outputs: int) -> Any:
