@@ -112,7 +112,7 @@ def of_cell(results: Results, runs: Sequence[RunRecord]) -> str:
     return (
         f"target after {_figure(np.median(times))} full trials ({_band(_medians(times))}; {reached} of {len(times)} "
         f"seeds); regret {regrets.mean():.3f} ({_band(_means(regrets), 3)}); "
-        f"{np.mean([run.cpu for run in runs]):.2g} ms of CPU a suggestion"
+        f"{np.mean([run.cpu for run in runs]):.3g} ms of CPU a suggestion"
     )
 
 
@@ -138,7 +138,8 @@ class Ratio:
 
 def ratio(results: Results, task: str, workers: int, name: str, others: Sequence[str], measure: str) -> Ratio | None:
     """Compare with the best of `others`. None: was not run. A target that is not reached counts as reached at the end:
-    the ratio to a search that does not reach it is at most what is said."""
+    the ratio to a search that does not reach it is at most what is said. The band is of these two alone: the best of
+    several samples would be better than any of them is."""
     cell = results.cells()[task, workers]
     others = [each for each in others if cell.get(each)]
     if not cell.get(name) or not others:
@@ -148,7 +149,7 @@ def ratio(results: Results, task: str, workers: int, name: str, others: Sequence
     mine = results.capped(cell[name], measure)
     rivals = {each: results.capped(cell[each], measure) for each in others}
     best = min(others, key=lambda each: float(typical(rivals[each])))
-    samples = sampled(mine, 1) / np.min([sampled(rivals[each], 2 + n) for n, each in enumerate(others)], axis=0)
+    samples = sampled(mine, 1) / sampled(rivals[best], 2)
     low, high = np.sort(samples)[[SAMPLES // 20, SAMPLES - 1 - SAMPLES // 20]]
     return Ratio(task, workers, best, float(typical(mine) / typical(rivals[best])), float(low), float(high))
 
@@ -221,7 +222,7 @@ def markdown(results: Results) -> str:
         reached = sum(run.time is not None for run in mine) / len(mine)
         figures = [_overall(results, name, count, what) for what in MEASURES for count in workers]
         cpu = float(np.mean([run.cpu for run in mine]))
-        lines.append(_row(f"{name} (n {_seeds(mine)})", *figures, f"{reached:.0%}", f"{cpu:.2g} ms"))
+        lines.append(_row(f"{name} (n {_seeds(mine)})", *figures, f"{reached:.0%}", f"{cpu:.3g} ms"))
     lines += ["", _row("table", "workers", "first epoch tells", "random", "asha", "auto", "best of the others")]
     lines.append(_row(*["---"] * 7))
     early = {task.name: task.early for task in results.tasks}

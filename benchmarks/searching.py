@@ -247,8 +247,8 @@ def jobs(every: Sequence[Task], until: float) -> list[Job]:
         wanted, step = (costly, 1) if name in PEERS and PEERS[name].costly else (seeds, 10)
         for first in range(0, wanted, step) if name in (only or names) else ():
             share = range(first, min(first + step, wanted))
-            found += [(first / wanted, step == 1, Job(name, task, share, until)) for task in every]
-    return [job for _, _, job in sorted(found, key=lambda each: each[:2])]
+            found += [(first / wanted, step == 1, at, Job(name, task, share, until)) for at, task in enumerate(every)]
+    return [job for *_, job in sorted(found, key=lambda each: each[:3])]
 
 
 if __name__ == "__main__":
