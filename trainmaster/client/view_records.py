@@ -163,9 +163,9 @@ class BracketView:
 @dataclass(frozen=True)
 class Curves:
     """Series over one grid `x` of `x_name` (batches, seconds, or a reported metric). `y` has a row for each of
-    `trials`, up to its last value; None where a trial reported nothing near. `last`: where each series ends. `seq`:
-    give it as `since` to get only trials that have reported more. `whole`: all trials are here, not only those that
-    changed."""
+    `trials`, up to its last value; None where a trial reported nothing near. `last`: where each series ends.
+    `pauses`: where the search paused each. `seq`: give it as `since` to get only trials that have reported more.
+    `whole`: all trials are here, not only those that changed."""
 
     group: str
     metric: str
@@ -174,6 +174,7 @@ class Curves:
     trials: tuple[int, ...]
     y: tuple[tuple[float | None, ...], ...]
     last: tuple[float | None, ...]
+    pauses: tuple[tuple[float, ...], ...]
     whole: bool
     seq: int
 
@@ -182,7 +183,9 @@ class Curves:
 class ExperimentBoard:
     """All of an experiment that its page shows first. `rows`: its trials, values in the order of `columns`.
     `hparams`: those that differ between trials, as columns `hp.NAME`; `constants`: the others. `hparam_types`: what
-    the configuration says of each, as double, int, log, categorical or const."""
+    the configuration says of each, as double, int, log, categorical or const. In the columns, `searchPause` is
+    "paused" for a trial that waits for the search, `pauses` says how often it did, `parent` is the trial that it is a
+    copy of, `unitsFrom` and `units` are where it began to report and how far it is."""
 
     experiment: ExperimentHead
     metrics: tuple[MetricName, ...]
@@ -213,20 +216,22 @@ class ExperimentEvent:
 @dataclass(frozen=True)
 class RaceBracket:
     """`units`: of each rung, the lowest first: how far a trial trains before it is compared there. `running`: trials
-    that train and were not stopped."""
+    that train and were not stopped. `pauses`: those that do not continue from a rung wait on it."""
 
     units: tuple[int, ...]
     trials: int
     running: int
+    pauses: bool
 
 
 @dataclass(frozen=True)
 class RungRace:
     """Who reached which rung, in order. `rows`: events, values in the order of `columns`, the first of them number
     `first` of `total` (from 1). `at`: seconds since 1970; `bracket` and `rung`: from 0; `value`: None for a trial
-    that failed; `decision`: goes on, stopped, top (the top rung, where all are done) or failed; `rank` among the `of`
-    trials that had reached the rung by then, of which the best `keep` went on; `cut`: the worst value that went on
-    then; `story`: the id of the decision in the story of the experiment."""
+    that failed; `decision`: goes on, stopped, paused, top (the top rung, where all are done) or failed, and later, of
+    a trial that was paused on the rung, resumed or stopped; `rank` among the `of` trials that had reached the rung by
+    then, of which the best `keep` went on; `cut`: the worst value that went on then; `story`: the id of the decision
+    in the story of the experiment."""
 
     metric: str
     smaller_is_better: bool
@@ -249,7 +254,9 @@ class CheckpointTable:
 @dataclass(frozen=True)
 class TrialHead:
     """What stands above every tab of a trial. `why`: its state in one sentence. `stop`: who stopped it, such as
-    `searcher`. `refused_reports`: how many reports the master refused for good."""
+    `searcher`. `search_pause`: paused, by the search and not by a person; resumed by it, until its next job; or
+    empty. `parent`: the trial whose checkpoint the search began it from; `copies`: those that began from its own.
+    `refused_reports`: how many reports the master refused for good."""
 
     id: int
     experiment_id: int
@@ -258,6 +265,9 @@ class TrialHead:
     state: str
     why: str
     stop: str | None
+    search_pause: str
+    parent: int | None
+    copies: tuple[int, ...]
     user: str
     user_id: int
     workspace_id: int

@@ -56,7 +56,7 @@ def test_arrivals_in_the_order_of_the_reports(user: Api, played: list[Job]) -> N
     report(third, 4, loss=0.2)
     found = race(user, number)
     assert (found["metric"], found["smallerIsBetter"], found["timeMetric"]) == ("loss", True, "epochs")
-    assert found["brackets"] == [{"units": [2, 4], "trials": 4, "running": 1}]
+    assert found["brackets"] == [{"units": [2, 4], "trials": 4, "running": 1, "pauses": False}]
     told = [
         (one["trial"], one["rung"], one["value"], one["decision"], one["rank"], one["of"], one["keep"], one["cut"])
         for one in events(found)
@@ -81,6 +81,35 @@ def test_arrivals_in_the_order_of_the_reports(user: Api, played: list[Job]) -> N
     assert stops == {}
     assert [one["at"] for one in events(found)] == sorted(one["at"] for one in events(found))
     _in_pieces(user, number, found)
+    user.post(f"/api/v1/experiments/{number}/kill")
+
+
+def test_pauses_and_resumes_are_told_where_they_happened(master: MasterProcess, user: Api) -> None:
+    searcher = SEARCHER | {"name": "asha", "max_concurrent_trials": 1}
+    number = create(user, config(searcher=searcher, hyperparameters=SPACE))
+    for loss in (0.4, 0.5):
+        job = jobs_of(master, user, number)[-1]
+        assert job.lease(f"paused-{loss}").status == 200
+        report(job, 2, loss=loss)
+    found = race(user, number)
+    assert found["brackets"][0]["pauses"]
+    first, second = sorted({one["trial"] for one in events(found)})
+    told = [(one["trial"], one["rung"], one["decision"], one["rank"], one["of"], one["keep"]) for one in events(found)]
+    assert told == [(first, 0, "paused", 1, 1, 0), (second, 0, "paused", 2, 2, 1), (first, 0, "resumed", 1, 2, 1)]
+    story = user.get(f"/api/x1/experiments/{number}/story").json["events"]
+    decided = [one for one in story if one["subject"] == "search" and one["event"] in ("Pause", "Resume")]
+    assert [(one["story"], one["at"]) for one in events(found)] == [
+        (one["id"], pytest.approx(one["at"], abs=0.001)) for one in decided
+    ]
+    board = user.get(f"/api/x1/experiments/{number}/board?curves=true").json
+    rows = {row[0]: dict(zip(board["columns"], row, strict=True)) for row in board["rows"]}
+    assert (rows[second]["state"], rows[second]["searchPause"], rows[second]["pauses"]) == ("PAUSED", "paused", 1)
+    assert (rows[first]["searchPause"], rows[first]["pauses"]) != ("paused", 0)
+    assert rows[second]["why"] == "rung 1 (2 epochs): rank 2 of 2 on loss, the best 1 go on"
+    assert board["experiment"]["counts"]["PAUSED_BY_SEARCH"] == 1
+    assert board["curves"]["pauses"] == [[20.0], [20.0]]
+    head = user.get(f"/api/x1/trials/{second}/board").json["trial"]
+    assert (head["searchPause"], head["why"]) == ("paused", rows[second]["why"])
     user.post(f"/api/v1/experiments/{number}/kill")
 
 

@@ -95,12 +95,12 @@ NO_TEXTS = {
     "live_state": "initialState reduce",
     "log_text": "stamp",
     "log_window": "lastTop scrollHeight scrollOffset topAfter visibleRange topToCentre topToReveal piecesOf stripRows",
-    "rungs": "eventsOf momentOf leader nextEvent sentence valueAxis sceneOf",
+    "rungs": "eventsOf arrivalsAt momentOf leader nextEvent sentence valueAxis sceneOf",
     "savings": "savings costCurves regret",
     "series": "areIntegers smoothed positive extent ticks logTicks",
     "svg": "svgOf csvOf jsonOf",
     "svg_pen": "paperWidth",
-    "trials": "stoppedEarly lookOf trialLabel curvePoints sampled",
+    "trials": "stoppedEarly stateOf lookOf trialLabel curvePoints sampled",
 }
 EXPORTED = re.compile(r"^export (?:async )?function (\w+)", re.MULTILINE)
 

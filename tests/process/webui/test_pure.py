@@ -234,6 +234,31 @@ def test_race_moment_contains_only_earlier_arrivals(call: Call) -> None:
     assert larger[0]["best"]["event"]["trial"] == 9
 
 
+def test_race_shows_pauses_and_resumes(run: Call) -> None:
+    code = """async ([url, race]) => {
+        const rungs = await import(url);
+        const events = rungs.eventsOf(race);
+        const looks = [1, 3, 4].map(at =>
+            rungs.momentOf(events, 0, [1, 3], at, true)[0].dots.map(dot => [dot.event.trial, dot.look]));
+        const words = { clock: "12:03:11", units: 9, unit: "epochs" };
+        return [looks, rungs.arrivalsAt(events, 0), rungs.sentence(events[2], words), events[3].arrival];
+    }"""
+    rows = [
+        [10, 0, 0, 7, 0.5, "paused", 1, 1, 0, 0.5, 40],
+        [11, 0, 0, 8, 0.9, "paused", 2, 2, 1, 0.5, 41],
+        [12, 0, 0, 7, 0.5, "resumed", 1, 2, 1, 0.5, 42],
+        [13, 0, 0, 8, 0.9, "stopped", 2, 2, 1, 0.5, 43],
+    ]
+    looks, arrivals, words, arrival = run("rungs", code, RACE | {"rows": rows})
+    assert looks == [
+        [[7, "paused"]], [[7, "running"], [8, "paused"]], [[7, "running"], [8, "stopped"]],
+    ]  # fmt: skip
+    assert (arrivals, arrival) == (2, 2)
+    assert words == (
+        "At 12:03:11 trial 7 was resumed from rung 1 (9 epochs): rank 1 of 2, value 0.5000, cutoff 0.5000; 1 continues."
+    )
+
+
 def test_rung_events_are_described_in_sentences(call: Call) -> None:
     events = call("rungs", "eventsOf", RACE)
     told = {"clock": "12:03:11", "units": 9, "unit": "epochs"}

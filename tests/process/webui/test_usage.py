@@ -42,9 +42,9 @@ def test_usage_is_shown_by_day_user_pool_and_node(
     if width == 1440:
         picture(page, pictures, "usage")
     usage = visitor.context.request.get(f"{master.url}/api/x1/usage").json()
+    used = (searches.large, searches.small, searches.pausing, searches.breeding, searches.single, searches.failed)
     boards = [
-        visitor.context.request.get(f"{master.url}/api/x1/experiments/{one}/board").json()["experiment"]
-        for one in (searches.large, searches.small, searches.single, searches.failed)
+        visitor.context.request.get(f"{master.url}/api/x1/experiments/{one}/board").json()["experiment"] for one in used
     ]
     # What runs counts up to the minute on a board.
     assert usage["slotSeconds"] == pytest.approx(sum(one["slotSeconds"] for one in boards), rel=0.01)

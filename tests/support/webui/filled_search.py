@@ -21,7 +21,15 @@ from sqlalchemy import Connection, Table, delete, insert, select, text, update
 from trainmaster.master.db.searches import search_events, search_versions
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Story, Task, Trial, metrics, task_logs
 from trainmaster.master.search import Search
-from trainmaster.master.search.actions import Action, Create, ExitReason, Shutdown, StopTrial
+from trainmaster.master.search.actions import (
+    Action,
+    Create,
+    ExitReason,
+    PauseTrial,
+    ResumeTrial,
+    Shutdown,
+    StopTrial,
+)
 
 CLUSTER = "elsewhere"
 EPOCH_STEPS = 100  # batches of an epoch
@@ -41,14 +49,10 @@ entrypoint: python3 train.py
 reproducibility: {{experiment_seed: 7}}
 resources: {{slots_per_trial: 4}}
 searcher:
-  name: adaptive_asha
   metric: val_loss
-  max_trials: {trials}
   time_metric: epochs
   max_time: 81
-  divisor: 3
-  max_rungs: 5
-  max_concurrent_trials: {concurrent}
+{searcher}
 hyperparameters:
   lr: {{type: log, base: 10, minval: -5, maxval: -1}}
   dropout: {{type: double, minval: 0.0, maxval: 0.6}}
@@ -59,6 +63,20 @@ hyperparameters:
   batch_size: {{type: categorical, vals: [64, 128, 256]}}
   image_size: 224
 """
+ADAPTIVE = """  name: adaptive_asha
+  max_trials: {trials}
+  divisor: 3
+  max_rungs: 5
+  max_concurrent_trials: {concurrent}"""
+PAUSING = """  name: asha
+  max_trials: 40
+  divisor: 3
+  num_rungs: 4
+  max_concurrent_trials: 8"""
+BREEDING = """  name: pbt
+  population: 12
+  interval: 9
+  quantile: 0.4"""
 TRAINING = "import torch\n\n\ndef main():\n    print('training')\n\n\nif __name__ == '__main__':\n    main()\n"
 
 
@@ -88,14 +106,17 @@ class _Training:
     state: str = "ACTIVE"
     reason: str = ""
     restarts: int = 0
+    pause: str = ""  # why the search has paused it
 
     @property
     def job(self) -> _Job:
         return self.jobs[-1]
 
 
-def config(*, name: str = "vit-small imagenet", trials: int = 1000, concurrent: int = 16) -> str:
-    return CONFIG.format(name=json.dumps(name), trials=trials, concurrent=concurrent)
+def config(
+    *, name: str = "vit-small imagenet", trials: int = 1000, concurrent: int = 16, searcher: str = ADAPTIVE
+) -> str:
+    return CONFIG.format(name=json.dumps(name), searcher=searcher.format(trials=trials, concurrent=concurrent))
 
 
 class _Play:
@@ -136,6 +157,8 @@ class _Play:
                 case Create():
                     pace = self._luck.uniform(18, 45) * (1 + action.hparams["layers"] / 12)
                     one = _Training(len(self.trainings), action, self.clock, pace)
+                    if action.parent:
+                        one.saved = self._by_request[action.parent].saved
                     self.trainings.append(one)
                     self._by_request[action.request_id] = one
                     self._tell(one, "search", "Create", "", "", action.why, [])
@@ -147,6 +170,23 @@ class _Play:
                     self._tell(one, "search", "Stop", "", "", why, [])
                     then = f"the running attempt is asked to save its work and leave: {why}"
                     self._tell(one, "trial", "Stop", "ACTIVE", "STOPPING_COMPLETED", why, [then])
+                    if one.pause and one.job.ended is not None:  # it has no job that would leave
+                        one.pause, one.job.said = "", f"The trial was paused ({why})"
+                        self._end(one, "COMPLETED")
+                case PauseTrial(request_id, why):
+                    one = self._by_request[request_id]
+                    one.pause = why
+                    self._tell(one, "search", "Pause", "", "", why, [])
+                    then = f"the running attempt is asked to save its work and leave: {why}"
+                    self._tell(one, "trial", "Hold", "ACTIVE", "PAUSED", why, [then])
+                case ResumeTrial(request_id, why):
+                    one = self._by_request[request_id]
+                    one.pause, one.state = "", "ACTIVE"
+                    self._tell(one, "search", "Resume", "", "", why, [])
+                    then = f"attempt {one.job.attempt + 1} is to start"
+                    self._tell(one, "trial", "Release", "PAUSED", "ACTIVE", why, [then])
+                    if one.job.ended is not None:  # else it has not begun to leave
+                        self._ask(one)
                 case Shutdown(why=why):
                     self.over = why
 
@@ -169,9 +209,12 @@ class _Play:
         one.losses.append((self.clock, one.epoch, train, loss, one.job.attempt))
         steps = one.epoch * EPOCH_STEPS
         self._take(self.search.validation(one.order.request_id, {"val_loss": loss, "epochs": one.epoch}, steps))
-        if one.stop or one.epoch % CHECKPOINT_EVERY == 0:
+        if one.stop or one.pause or one.epoch % CHECKPOINT_EVERY == 0:
             self._save(one)
-        if one.stop:
+        if one.pause:
+            self._leave(one, "preempted", f"The trial saved its work and left ({one.pause})")
+            one.state = "PAUSED"
+        elif one.stop:
             self._leave(one, "preempted", f"The trial saved its work and left ({one.stop})")
             self._end(one, "COMPLETED")
         elif self.clock - one.job.began > WALLTIME:
@@ -240,6 +283,8 @@ def fill_search(
     connection.execute(delete(search_events).where(search_events.c.experiment_id == experiment_id))
     first = connection.scalar(text("SELECT coalesce(max(id), 0) + 1 FROM trials")) or 1
     ids = {one.number: first + one.number for one in play.trainings}
+    by_request = {one.order.request_id: ids[one.number] for one in play.trainings}
+    parents = {one.number: by_request.get(one.order.parent or "") for one in play.trainings}
     task_of = {one.number: f"{experiment_id}.{one.order.request_id}" for one in play.trainings}
     _insert(
         connection,
@@ -261,7 +306,9 @@ def fill_search(
         connection,
         Trial.__table__,
         [
-            _trial(one, ids[one.number], experiment_id, task_of[one.number], saved[one.number], when)
+            _trial(
+                one, ids[one.number], experiment_id, task_of[one.number], parents[one.number], saved[one.number], when
+            )
             for one in play.trainings
         ],
     )
@@ -398,7 +445,13 @@ def _summary(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _trial(
-    one: _Training, number: int, experiment_id: int, task: str, saved: Sequence[uuid.UUID], when: Any
+    one: _Training,
+    number: int,
+    experiment_id: int,
+    task: str,
+    parent: int | None,
+    saved: Sequence[uuid.UUID],
+    when: Any,
 ) -> dict[str, Any]:
     kept = _kept(one)
     losses = [loss for _, _, _, loss, _ in kept]
@@ -435,6 +488,8 @@ def _trial(
         "restarts": 0,
         "setbacks": 0,
         "stop": "searcher" if one.stop else None,
+        "search_pause": "paused" if one.pause else "",
+        "parent_id": parent,
         "searcher_told": one.state == "ERROR",
         "runner_state": "",
         "progress": 1.0 if one.state == "COMPLETED" else last / 81,

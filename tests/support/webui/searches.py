@@ -1,5 +1,5 @@
-"""Experiments for tests of the page of one: a large search at work, a small one that has ended, a single trial, one
-that failed, and one that nobody has begun."""
+"""Experiments for tests of the page of one: a large search at work, a small one that has ended, one that pauses its
+trials, one that copies them, a single trial, one that failed, and one that nobody has begun."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from tests.support.master import MasterProcess, files
-from tests.support.webui.filled_search import config, fill_search
+from tests.support.webui.filled_search import BREEDING, PAUSING, config, fill_search
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
@@ -30,6 +30,8 @@ class Searches:
 
     large: int
     small: int
+    pausing: int
+    breeding: int
     single: int
     failed: int
     empty: int
@@ -47,6 +49,8 @@ def make_searches(master: MasterProcess, trials: int = 1000) -> Searches:
     found = Searches(
         large=made(config(trials=trials, concurrent=200)),
         small=made(config(name=HOSTILE, trials=40)),
+        pausing=made(config(name="asha with pauses", searcher=PAUSING)),
+        breeding=made(config(name="a population", searcher=BREEDING)),
         single=made(SINGLE.format(name="one long training")),
         failed=made(SINGLE.format(name="one that failed")),
         empty=made(SINGLE.format(name="not begun")),
@@ -56,6 +60,8 @@ def make_searches(master: MasterProcess, trials: int = 1000) -> Searches:
     with engine.begin() as connection:
         fill_search(connection, found.large, until=9_000)
         fill_search(connection, found.small, seed=2)
+        fill_search(connection, found.pausing, until=3_000, seed=3)
+        fill_search(connection, found.breeding, seed=3)
         fill_search(connection, found.single, until=3000)
         fill_search(connection, found.failed, until=2000)
         connection.execute(
@@ -84,7 +90,7 @@ def make_searches(master: MasterProcess, trials: int = 1000) -> Searches:
 def end_searches(master: MasterProcess, found: Searches) -> None:
     engine = make_engine(EmbeddedServer(master.data).url, pool_size=1)
     with engine.begin() as connection:
-        mine = {"mine": [found.large, found.small, found.single, found.failed, found.empty]}
+        mine = {"mine": [found.large, found.small, found.pausing, found.single, found.failed, found.empty]}
         for table in ("trials WHERE experiment_id", "experiments WHERE id"):
             name, _, key = table.partition(" WHERE ")
             connection.execute(

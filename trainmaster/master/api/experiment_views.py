@@ -127,6 +127,7 @@ def curves_of(grid: CurveGrid) -> Curves:
         trials=list(grid.trials),
         y=[list(row) for row in grid.y],
         last=list(grid.last),
+        pauses=[list(row) for row in grid.pauses],
         whole=grid.whole,
         seq=grid.seq,
     )

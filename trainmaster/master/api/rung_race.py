@@ -17,19 +17,21 @@ COLUMNS = ("at", "bracket", "rung", "trial", "value", "decision", "rank", "of", 
 
 class RaceBracket(Shape):
     """`units`: of each rung, the lowest first: how far a trial trains before it is compared there. `running`: trials
-    that train and were not stopped."""
+    that train and were not stopped. `pauses`: those that do not continue from a rung wait on it."""
 
     units: list[int]
     trials: int
     running: int
+    pauses: bool
 
 
 class RungRace(Shape):
     """Who reached which rung, in order. `rows`: events, values in the order of `columns`, the first of them number
     `first` of `total` (from 1). `at`: seconds since 1970; `bracket` and `rung`: from 0; `value`: null for a trial that
-    failed; `decision`: goes on, stopped, top (the top rung, where all are done) or failed; `rank` among the `of` trials
-    that had reached the rung by then, of which the best `keep` went on; `cut`: the worst value that went on then;
-    `story`: the id of the decision in the story of the experiment."""
+    failed; `decision`: goes on, stopped, paused, top (the top rung, where all are done) or failed, and later, of a
+    trial that was paused on the rung, resumed or stopped; `rank` among the `of` trials that had reached the rung by
+    then, of which the best `keep` went on; `cut`: the worst value that went on then; `story`: the id of the decision in
+    the story of the experiment."""
 
     metric: str
     smaller_is_better: bool
@@ -58,7 +60,10 @@ def rungs(
         time_metric=race.goal.units,
         brackets=[
             RaceBracket(
-                units=[rung.units for rung in bracket.rungs], trials=len(bracket.trials), running=bracket.running
+                units=[rung.units for rung in bracket.rungs],
+                trials=len(bracket.trials),
+                running=bracket.running,
+                pauses=bracket.pauses,
             )
             for bracket in race.brackets
         ],

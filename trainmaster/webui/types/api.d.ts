@@ -119,6 +119,7 @@ export interface Curves {
     trials: (number)[];
     y: ((number | null)[])[];
     last: (number | null)[];
+    pauses: ((number)[])[];
     whole: boolean;
     seq: number;
 }
@@ -385,6 +386,7 @@ export interface RaceBracket {
     units: (number)[];
     trials: number;
     running: number;
+    pauses: boolean;
 }
 
 export interface RankExit {
@@ -513,6 +515,9 @@ export interface TrialHead {
     state: string;
     why: string;
     stop: string | null;
+    searchPause: string;
+    parent: number | null;
+    copies: (number)[];
     user: string;
     userId: number;
     workspaceId: number;

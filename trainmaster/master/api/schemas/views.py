@@ -83,9 +83,9 @@ class ExperimentHead(Shape):
 
 class Curves(Shape):
     """Series over one grid `x` of `x_name` (batches, seconds, or a reported metric). `y` has a row for each of
-    `trials`, up to its last value; null where a trial reported nothing near. `last`: where each series ends. `seq`:
-    give it as `since` to get only trials that have reported more. `whole`: all trials are here, not only those that
-    changed."""
+    `trials`, up to its last value; null where a trial reported nothing near. `last`: where each series ends. `pauses`:
+    where the search paused each. `seq`: give it as `since` to get only trials that have reported more. `whole`: all
+    trials are here, not only those that changed."""
 
     group: str
     metric: str
@@ -94,6 +94,7 @@ class Curves(Shape):
     trials: list[int]
     y: list[list[float | None]]
     last: list[float | None]
+    pauses: list[list[float]]
     whole: bool
     seq: int
 
@@ -101,7 +102,9 @@ class Curves(Shape):
 class ExperimentBoard(Shape):
     """All of an experiment that its page shows first. `rows`: its trials, values in the order of `columns`. `hparams`:
     those that differ between trials, as columns `hp.NAME`; `constants`: the others. `hparam_types`: what the
-    configuration says of each, as double, int, log, categorical or const."""
+    configuration says of each, as double, int, log, categorical or const. In the columns, `searchPause` is "paused" for
+    a trial that waits for the search, `pauses` says how often it did, `parent` is the trial that it is a copy of,
+    `unitsFrom` and `units` are where it began to report and how far it is."""
 
     experiment: ExperimentHead
     metrics: list[MetricName]
@@ -190,7 +193,9 @@ class AttemptsAnswer(Shape):
 
 class TrialHead(Shape):
     """What stands above every tab of a trial. `why`: its state in one sentence. `stop`: who stopped it, such as
-    `searcher`. `refused_reports`: how many reports the master refused for good."""
+    `searcher`. `search_pause`: paused, by the search and not by a person; resumed by it, until its next job; or empty.
+    `parent`: the trial whose checkpoint the search began it from; `copies`: those that began from its own.
+    `refused_reports`: how many reports the master refused for good."""
 
     id: int
     experiment_id: int
@@ -199,6 +204,9 @@ class TrialHead(Shape):
     state: str
     why: str
     stop: str | None
+    search_pause: str
+    parent: int | None
+    copies: list[int]
     user: str
     user_id: int
     workspace_id: int

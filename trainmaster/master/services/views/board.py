@@ -28,9 +28,11 @@ from trainmaster.master.services.experiments.experiments import ExperimentView
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
-from trainmaster.master.services.views import curves
+from trainmaster.master.services.orchestration.experiment_orchestrator import PAUSED
+from trainmaster.master.services.views import curves, search_pauses
 from trainmaster.master.services.views.curves import CurveGrid
 from trainmaster.master.services.views.experiment_table import LONGEST_TEXT, cell
+from trainmaster.master.services.views.search_pauses import SearchPause
 from trainmaster.master.values.observed import ObservedJob
 from trainmaster.master.values.search import SearchGoal
 from trainmaster.master.values.validation import StoredValidation
@@ -40,11 +42,15 @@ BASE = (
     "state",
     "why",
     "stop",
+    "searchPause",
+    "pauses",
+    "parent",
     "best",
     "bestSteps",
     "last",
     "steps",
     "units",
+    "unitsFrom",
     "progress",
     "bracket",
     "rung",
@@ -66,6 +72,7 @@ BASE = (
 MOST_HPARAMS = 200
 MOST_METRICS = 10_000
 SEARCHER = "searcher"  # who stops a trial
+PAUSED_BY_SEARCH = "PAUSED_BY_SEARCH"  # as what such a trial is counted
 MINUTE = 60
 
 
@@ -124,6 +131,7 @@ class Boards(BoundService):
             goal = row.config.searcher
             trials = search_trials(session, row.id, goal)
             jobs = job_uses(session, Trial.experiment_id == row.id)
+            pauses = search_pauses.read(session, row.id)
             brackets, numbers = _ranking(session, row)
             grid = (
                 curves.read(session, row, wanted.metric, wanted.x_name, wanted.points, wanted.since) if wanted else None
@@ -137,7 +145,8 @@ class Boards(BoundService):
         rows, saved = [], 0.0
         for trial in trials:
             use = jobs.get(trial.id, JobUse())
-            values, spared = _row(trial, goal, use, places.get(trial.id), row.config.slots)
+            stood = pauses.get(trial.id, ())
+            values, spared = _row(trial, goal, use, places.get(trial.id), row.config.slots, stood)
             rows.append([*values, *(cell(flat[trial.id].get(name)) for name in names)])
             saved += spared
         counts = Counter(_counted(dict(zip(BASE, values, strict=False)), goal) for values in rows)
@@ -174,11 +183,14 @@ def search_trials(session: Session, experiment_id: int, goal: SearchGoal) -> Seq
             t.state,
             t.reason,
             t.stop,
+            t.search_pause,
+            t.parent_id,
             t.hparams,
             t.searcher_metric.label("best"),
             t.best_validation[StoredValidation.STEPS].label("best_steps"),
             validations[goal.metric]["last"].label("last"),
             validations[goal.units]["max"].label("units"),
+            validations[goal.units]["min"].label("units_from"),
             t.total_batches,
             t.progress,
             t.attempts,
@@ -282,19 +294,25 @@ def _places(brackets: Sequence[BracketRanking], ids: Mapping[int, int]) -> dict[
     return places
 
 
-def _row(trial: Any, goal: SearchGoal, use: JobUse, place: _Place | None, slots: int) -> tuple[list[Any], float]:
+def _row(
+    trial: Any, goal: SearchGoal, use: JobUse, place: _Place | None, slots: int, pauses: Sequence[SearchPause]
+) -> tuple[list[Any], float]:
     """Return the values of a trial in the order of BASE, and the slot-seconds that stopping it has saved."""
     units, pace = units_of(trial), pace_of(trial, use)
     values = [
         trial.id,
         state_of(trial.state, use.state),
-        trial.reason[:LONGEST_TEXT],
+        why_of(trial, pauses)[:LONGEST_TEXT],
         trial.stop or "",
+        trial.search_pause,
+        len(pauses),
+        trial.parent_id,
         cell(trial.best),
         trial.best_steps,
         cell(trial.last),
         trial.total_batches,
         units,
+        trial.units_from if isinstance(trial.units_from, int | float) else None,
         round(trial.progress, 4),
         None if place is None else place.bracket,
         None if place is None else place.rung,
@@ -341,6 +359,11 @@ def spared(trial: Any, goal: SearchGoal, use: JobUse, slots: int) -> float | Non
     return None if pace is None else (goal.length - units_of(trial)) * pace * slots
 
 
+def why_of(trial: Any, pauses: Sequence[SearchPause]) -> str:
+    """Return why a trial is in its state: for one that the search has paused, the reason of the pause."""
+    return pauses[-1].why if trial.search_pause == PAUSED and pauses else str(trial.reason)
+
+
 def state_of(state: str, job: str) -> str:
     """Return a trial's state, with the phase of one that is active: that of its job."""
     return experiments.phase_of(AllocationState(job)) if state == State.ACTIVE and job else _queued(state)
@@ -351,7 +374,10 @@ def _queued(state: str) -> str:
 
 
 def _counted(values: Mapping[str, Any], goal: SearchGoal) -> str:
-    """Return the state by which a trial is counted: STOPPED for one that the search stopped before its end."""
+    """Return the state by which a trial is counted: STOPPED for one that the search stopped before its end, another one
+    for those that it has paused than for those that a person has."""
+    if values["state"] == State.PAUSED and values["searchPause"] == PAUSED:
+        return PAUSED_BY_SEARCH
     early = values["stop"] == SEARCHER and goal.length is not None and values["units"] < goal.length
     return "STOPPED" if early and values["state"] == State.COMPLETED else str(values["state"])
 
@@ -417,6 +443,7 @@ _WORDS = {
     "PULLING": "pulling their image",
     "QUEUED": "waiting",
     "PAUSED": "paused",
+    PAUSED_BY_SEARCH: "paused by the search",
     "STOPPED": "stopped by the search",
     "COMPLETED": "completed",
     "ERROR": "failed",

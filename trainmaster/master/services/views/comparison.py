@@ -138,7 +138,7 @@ class Comparisons(BoundService):
         grid = None
         if drawn:
             x, y, last = curves.on_grid(list(drawn.values()), wanted.points)
-            grid = CurveGrid(named, wanted.x_name or BATCHES, x, list(drawn), y, last, True, 0)
+            grid = CurveGrid(named, wanted.x_name or BATCHES, x, list(drawn), y, last, [[] for _ in y], True, 0)
         settings, left_out = _settings(shown, wanted.kind, code)
         return Comparison(
             things=[_compared(one, wanted.kind, courses, smaller, budget, costs, jobs, phases) for one in shown],

@@ -22,16 +22,19 @@ from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.metric_reports import kind_of
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.metrics.series_columns import ColumnBlock
+from trainmaster.master.services.views import search_pauses
 
 BATCHES, SECONDS = "batches", "seconds"
 DIGITS = 6  # significant ones of a value: more than a screen shows
+EARLY = 0.5  # seconds by which a decision may seem to come before the report that led to it
 OVERLAP = 1000  # ids of reports: what draws its id earlier may become visible later
 
 
 @dataclass(frozen=True)
 class CurveGrid:
     """`y`: a row for each of `trials`, a value or None for each of `x` up to its last value. `last`: where each series
-    ends. `seq`: of the newest report that is in it, or a little less: later calls ask for what came since."""
+    ends. `pauses`: the places where the search paused each. `seq`: of the newest report that is in it, or a little
+    less: later calls ask for what came since."""
 
     metric: Named
     x_name: str
@@ -39,6 +42,7 @@ class CurveGrid:
     trials: Sequence[int]
     y: Sequence[Sequence[float | None]]
     last: Sequence[float | None]
+    pauses: Sequence[Sequence[float]]
     whole: bool
     seq: int
 
@@ -79,10 +83,15 @@ def read(
     if since:
         trials = trials.where(Trial.id.in_(select(m.trial_id).where(m.id > since).distinct()))
     starts = {key: epoch(start) for key, start in session.execute(trials)}
-    drawn = _courses(session, starts, wanted, x_name)
-    courses = {key: course for key, course in drawn.items() if course}
+    blocks = _blocks(session, starts, wanted, x_name)
+    courses = {key: course for key, start in starts.items() if (course := _ascending(blocks[key], x_name, start))}
     x, y, last = on_grid(list(courses.values()), points)
-    return CurveGrid(wanted, x_name or BATCHES, x, list(courses), y, last, not since, max(newest - OVERLAP, 0))
+    pauses = search_pauses.read(session, row.id, list(courses) if since else None)
+    places = [
+        [_place_at(blocks[key], x_name, starts[key], pause.at) for pause in pauses.get(key, ())] for key in courses
+    ]
+    shown = [[_rounded(place) for place in each if place is not None] for each in places]
+    return CurveGrid(wanted, x_name or BATCHES, x, list(courses), y, last, shown, not since, max(newest - OVERLAP, 0))
 
 
 Course = list[tuple[float, float]]
@@ -128,25 +137,40 @@ def on_grid(courses: Sequence[Course], points: int) -> tuple[list[float], list[l
 
 
 def _courses(session: Session, starts: Mapping[int, float], metric: Named, x_name: str) -> dict[int, Course]:
+    blocks = _blocks(session, starts, metric, x_name)
+    return {key: _ascending(blocks[key], x_name, start) for key, start in starts.items()}
+
+
+def _blocks(
+    session: Session, starts: Mapping[int, float], metric: Named, x_name: str
+) -> Mapping[int, Sequence[ColumnBlock]]:
     beside = x_name if x_name not in ("", BATCHES, SECONDS) else series.EPOCH
-    blocks = series.blocks(session, list(starts), metric, beside)
-    return {key: _ascending(list(_course(blocks[key], x_name, start))) for key, start in starts.items()}
+    return series.blocks(session, list(starts), metric, beside)
 
 
-def _course(pieces: Sequence[ColumnBlock], x_name: str, start: float) -> Iterator[tuple[float, float]]:
+def _place_at(pieces: Sequence[ColumnBlock], x_name: str, start: float, moment: float) -> float | None:
+    """Return where a trial was at a moment: at its last report by then."""
+    before = [place for at, place, _ in _reports(pieces, x_name, start) if at <= moment + EARLY]
+    return max(before, default=None)
+
+
+def _reports(pieces: Sequence[ColumnBlock], x_name: str, start: float) -> Iterator[tuple[float, float, float]]:
+    """Yield the time, the place and the value of each report that has both."""
     for piece in pieces:
         for at, value in enumerate(piece.values):
             if not math.isfinite(value):
                 continue
+            moment = piece.times[at] / 1e6
             if x_name in ("", BATCHES):
-                yield float(piece.steps[at]), value
+                yield moment, float(piece.steps[at]), value
             elif x_name == SECONDS:
-                yield round(piece.times[at] / 1e6 - start, 3), value
+                yield moment, round(moment - start, 3), value
             elif (place := piece.epoch(at)) is not None and math.isfinite(place):
-                yield place, value
+                yield moment, place, value
 
 
-def _ascending(course: Course) -> Course:
+def _ascending(pieces: Sequence[ColumnBlock], x_name: str, start: float) -> Course:
+    course = [(place, value) for _, place, value in _reports(pieces, x_name, start)]
     if any(after[0] < before[0] for before, after in pairwise(course)):
         course.sort(key=lambda point: point[0])
     return course

@@ -1,4 +1,5 @@
-"""What a search knew at each moment: who reached which rung when, with which value, and where the cut lay then.
+"""What a search knew at each moment: who reached which rung when, with which value, and where the cut lay then; and who
+was resumed from a rung on which it had been paused.
 
 The order, ranks and cuts come from the search itself. It has no clock: times are those of the decisions in the story,
 and of the reports for trials that went on.
@@ -8,8 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import distinct_on
@@ -23,14 +24,18 @@ from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
 from trainmaster.master.services.orchestration import stored_search
+from trainmaster.master.services.views import search_pauses
+from trainmaster.master.services.views.search_pauses import SearchPause
 from trainmaster.master.values.search import SearchGoal
 
 GOES_ON, STOPPED, PAUSED, TOP, FAILED = "goes on", "stopped", "paused", "top", "failed"
+RESUMED = "resumed"
 
 
 @dataclass(frozen=True)
 class RungEvent:
-    """A trial, by its id, at a rung of a bracket. `story`: the id of the decision that stopped it here."""
+    """A trial, by its id, at a rung of a bracket. `story`: the id of the decision that stopped or paused it here, or
+    resumed it."""
 
     at: float
     bracket: int
@@ -71,7 +76,10 @@ class RungRaces(BoundService):
             times = _Times(session, row, goal, search.request_ids, brackets)
             arrivals = search.arrivals(times.reached)
         merged = heapq.merge(
-            *(_events(number, bracket, times, brackets[number]) for number, bracket in enumerate(arrivals)),
+            *(
+                _events(number, bracket, times, brackets[number], goal.smaller_is_better)
+                for number, bracket in enumerate(arrivals)
+            ),
             key=lambda event: event.at,
         )
         return RungRace(goal, brackets, list(merged))
@@ -96,6 +104,7 @@ class _Times:
         self._started = {int(one.id): epoch(one.start_time) for one in rows}
         self._ended = {int(one.id): epoch(one.end_time) for one in rows if one.end_time is not None}
         self.stops = _stops(session, row.id)
+        self.pauses = search_pauses.read(session, row.id)
         self._units = [[rung.units for rung in bracket.rungs] for bracket in brackets]
         self._bracket_of = {trial: at for at, bracket in enumerate(brackets) for trial in bracket.trials}
         self._reports = _reports(session, list(self._started), goal)
@@ -140,30 +149,106 @@ def _reports(session: Session, trials: Sequence[int], goal: SearchGoal) -> dict[
     return reports
 
 
-def _events(number: int, arrivals: Sequence[Arrival], times: _Times, bracket: BracketRanking) -> Iterable[RungEvent]:
+def _events(
+    number: int, arrivals: Sequence[Arrival], times: _Times, bracket: BracketRanking, smaller_is_better: bool
+) -> Iterable[RungEvent]:
     """Those of a bracket, with times that rise with the order: the clock of a job may be wrong, the master's is taken
     where it has written one down."""
     known = {(arrival.trial, arrival.rung) for arrival in arrivals}
-    decisions = [_decision(one, (one.trial, one.rung + 1) in known, bracket) for one in arrivals]
-    events = [
-        times.ended(times.ids.get(one.trial, 0))
-        if decision not in (GOES_ON, PAUSED)
+    pauses = _pauses_at(arrivals, times, bracket)
+    decisions, told = [], []
+    for place, one in enumerate(arrivals):
+        pause = pauses.get(place)
+        decision = PAUSED if pause else _decision(one, (one.trial, one.rung + 1) in known, bracket)
+        decisions.append(decision)
+        stop = times.stops.get(times.ids.get(one.trial, 0)) if decision not in (GOES_ON, PAUSED) else None
+        told.append((pause.story, pause.at) if pause else stop)
+    moments = [
+        story[1]
+        if story
         else times.reached(one.trial, one.rung)
-        for one, decision in zip(arrivals, decisions, strict=True)
+        if decision in (GOES_ON, PAUSED)
+        else times.ended(times.ids.get(one.trial, 0))
+        for one, decision, story in zip(arrivals, decisions, told, strict=True)
     ]
     latest = float("inf")
-    for place in range(len(events) - 1, -1, -1):
-        events[place] = min(events[place], latest)
-        if decisions[place] not in (GOES_ON, PAUSED):
-            latest = events[place]
-    now = 0.0
-    for one, decision, at in zip(arrivals, decisions, events, strict=True):
+    for place in range(len(moments) - 1, -1, -1):
+        moments[place] = min(moments[place], latest)
+        if told[place] or decisions[place] not in (GOES_ON, PAUSED):
+            latest = moments[place]
+    rungs, now = _Rungs(times, smaller_is_better), 0.0
+    for place, (one, decision, at) in enumerate(zip(arrivals, decisions, moments, strict=True)):
+        for until, left in rungs.left(at, one.trial):
+            now = max(now, until)
+            yield replace(left, at=now, bracket=number)
         now = max(now, at)
-        trial = times.ids.get(one.trial)
+        rungs.arrive(one, pauses.get(place))
+        trial, story = times.ids.get(one.trial), told[place]
         if trial is not None:
-            stop = times.stops.get(trial)
-            told = stop[0] if stop and decision not in (GOES_ON, PAUSED) else None
-            yield RungEvent(now, number, trial, one, decision, told)
+            yield RungEvent(now, number, trial, one, decision, story[0] if story else None)
+    for until, left in rungs.left(float("inf")):
+        now = max(now, until)
+        yield replace(left, at=now, bracket=number)
+
+
+class _Rungs:
+    """Who has reached the rungs of a bracket, and who was paused there, while its events are told."""
+
+    def __init__(self, times: _Times, smaller_is_better: bool) -> None:
+        self._times, self._sign = times, 1.0 if smaller_is_better else -1.0
+        self._there: dict[int, list[Arrival]] = defaultdict(list)
+        self._paused: dict[int, tuple[Arrival, SearchPause]] = {}  # by trial
+
+    def arrive(self, one: Arrival, pause: SearchPause | None) -> None:
+        self._there[one.rung].append(one)
+        if pause is not None:
+            self._paused[one.trial] = one, pause
+
+    def left(self, until: float, arriving: int | None = None) -> list[tuple[float, RungEvent]]:
+        """Take out the trials that were resumed by a moment, or stopped in their pause, in order; one that arrives at
+        the next rung was resumed before, whatever its clock says."""
+        found = []
+        for trial, (one, pause) in list(self._paused.items()):
+            key = self._times.ids.get(trial, 0)
+            stop = self._times.stops.get(key)
+            at, story = (pause.until, pause.resumed_by) if pause.until is not None or not stop else (stop[1], stop[0])
+            if key and at is not None and (at < until or trial == arriving):
+                del self._paused[trial]
+                decision = STOPPED if pause.until is None else RESUMED
+                found.append((at, RungEvent(at, 0, key, self._standing(one), decision, story)))
+        return sorted(found, key=lambda each: each[0])
+
+    def _standing(self, one: Arrival) -> Arrival:
+        """Return where a trial stands on its rung now."""
+        there = self._there[one.rung]
+        better = sum(other.value is not None and self._is_better(other, one) for other in there)
+        last = there[-1]
+        return replace(one, rank=better + 1, of=last.of, keep=last.keep, cut=last.cut)
+
+    def _is_better(self, other: Arrival, one: Arrival) -> bool:
+        return self._sign * float(other.value or 0.0) < self._sign * float(one.value or 0.0)
+
+
+def _pauses_at(arrivals: Sequence[Arrival], times: _Times, bracket: BracketRanking) -> Mapping[int, SearchPause]:
+    """Return the pauses of trials by the places of the arrivals that led to them."""
+    if not bracket.pauses:
+        return {}
+    beyond: dict[int, list[int]] = defaultdict(list)  # by trial: places of arrivals that were not among the best
+    for place, one in enumerate(arrivals):
+        if one.value is not None and one.rank > one.keep and one.rung < len(bracket.rungs) - 1:
+            beyond[one.trial].append(place)
+    found: dict[int, SearchPause] = {}
+    for trial, places in beyond.items():
+        pauses = times.pauses.get(times.ids.get(trial, 0), [])
+        if len(places) > len(pauses):  # with one report it reached several rungs, and was paused on the last
+            places = [place for place in places if not _jumps(arrivals, place)]
+        found |= zip(places, pauses, strict=False)
+    return found
+
+
+def _jumps(arrivals: Sequence[Arrival], place: int) -> bool:
+    """Whether the next arrival is the same trial's."""
+    return place + 1 < len(arrivals) and arrivals[place + 1].trial == arrivals[place].trial
 
 
 def _decision(one: Arrival, reached_next: bool, bracket: BracketRanking) -> str:

@@ -17,13 +17,14 @@ from trainmaster.master.services.experiments.trials import Trials
 from trainmaster.master.services.logs.log_store import LogFilter, LogStore, StoredLine
 from trainmaster.master.services.metrics import series
 from trainmaster.master.services.metrics.series import Named
-from trainmaster.master.services.views import attempts_view, curves
+from trainmaster.master.services.views import attempts_view, curves, search_pauses
 from trainmaster.master.services.views.attempts_view import AttemptView
-from trainmaster.master.services.views.board import GROUPS, state_of
+from trainmaster.master.services.views.board import GROUPS, state_of, why_of
 
 MOST_METRICS = 10_000
 LAST_LINES = 20
 MOST_CURVES = 50
+MOST_COPIES = 200
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class TrialView:
     workspace_id: int
     state: str
     why: str
+    copies: Sequence[int]
     best_checkpoint: str | None
     attempts: Sequence[AttemptView]
     expected_error: float | None
@@ -66,6 +68,8 @@ class TrialViews(BoundService):
             named = Named("validation", experiment.searcher_metric)
             x, y = curves.of_trial(session, row, named, "", 400) if experiment.searcher_metric else ([], [])
             best = _best_checkpoint(session, row, experiment)
+            why = why_of(row, search_pauses.read(session, experiment.id, [trial_id]).get(trial_id, ()))
+            copies = _copies(session, row)
         log = [
             line
             for task_id in self._trials.tasks_of_trial(trial_id)[-1:]
@@ -79,7 +83,8 @@ class TrialViews(BoundService):
             username=username,
             workspace_id=workspace_id,
             state="RUNNING" if experiment.unmanaged and row.state == State.ACTIVE else state_of(row.state, live),
-            why=row.reason,
+            why=why,
+            copies=copies,
             best_checkpoint=best,
             attempts=attempts,
             expected_error=error,
@@ -114,6 +119,12 @@ def _row(session: Session, trial_id: int) -> tuple[Trial, Experiment, str, int]:
     if row is None:
         raise NotFound(f"There is no trial {trial_id}.")
     return row[0], row[1], row[2], row[3]
+
+
+def _copies(session: Session, trial: Trial) -> Sequence[int]:
+    """Return the trials that the search began from a checkpoint of this one."""
+    query = select(Trial.id).where(Trial.experiment_id == trial.experiment_id, Trial.parent_id == trial.id)
+    return session.scalars(query.order_by(Trial.id).limit(MOST_COPIES)).all()
 
 
 def _best_checkpoint(session: Session, trial: Trial, experiment: Experiment) -> str | None:

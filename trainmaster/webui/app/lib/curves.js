@@ -25,18 +25,22 @@ export function mergeCurves(all, news) {
     const y = [];
     /** @type {(number | null)[]} */
     const last = [];
+    /** @type {number[][]} */
+    const pauses = [];
     for (const [at, trial] of all.trials.entries()) {
         if (indexes.has(trial)) continue;
         trials.push(trial);
         y.push(x.length === all.x.length ? (all.y[at] ?? []) : alignToGrid(all.y[at] ?? [], all.x, places));
         last.push(all.last[at] ?? null);
+        pauses.push(all.pauses[at] ?? []);
     }
     for (const [at, trial] of news.trials.entries()) {
         trials.push(trial);
         y.push(alignToGrid(news.y[at] ?? [], news.x, places));
         last.push(news.last[at] ?? null);
+        pauses.push(news.pauses[at] ?? []);
     }
-    return { ...all, x, trials, y, last, seq: news.seq };
+    return { ...all, x, trials, y, last, pauses, seq: news.seq };
 }
 
 /**

@@ -10,12 +10,13 @@ import { number, plural, tick } from "./format.js";
 /**
  * @typedef {object} RungEvent a trial reached a rung
  * @property {number} number from 1, over all brackets
+ * @property {number} arrival number of the trial's arrival at this rung: its own, but for what follows a pause there
  * @property {number} at seconds since 1970
  * @property {number} bracket from 0
  * @property {number} rung from 0
  * @property {number} trial
  * @property {number | null} value null: failed
- * @property {"goes on" | "stopped" | "paused" | "top" | "failed"} decision
+ * @property {"goes on" | "stopped" | "paused" | "resumed" | "top" | "failed"} decision
  * @property {number} rank from 1
  * @property {number} of
  * @property {number} keep
@@ -23,7 +24,7 @@ import { number, plural, tick } from "./format.js";
  * @property {number | null} story
  */
 /** @typedef {"running" | "passed" | "stopped" | "paused" | "top" | "failed"} DotLook running: on its way to the next rung */
-/** @typedef {{ event: RungEvent, look: DotLook }} Dot */
+/** @typedef {{ event: RungEvent, look: DotLook }} Dot `event`: its arrival */
 /**
  * @typedef {object} RungMoment a rung as it was
  * @property {number} units
@@ -39,10 +40,20 @@ import { number, plural, tick } from "./format.js";
  * @returns {RungEvent[]}
  */
 export function eventsOf(answer) {
+    /** @type {Map<string, number>} */
+    const arrivals = new Map();
     return answer.rows.map((row, at) => {
         const named = Object.fromEntries(answer.columns.map((name, index) => [name, row[index]]));
-        return /** @type {RungEvent} */ ({ ...named, number: answer.first + at });
+        const number = answer.first + at;
+        const place = `${named["bracket"]} ${named["rung"]} ${named["trial"]}`;
+        if (!arrivals.has(place)) arrivals.set(place, number);
+        return /** @type {RungEvent} */ ({ ...named, number, arrival: arrivals.get(place) });
     });
+}
+
+/** How many trials reach a rung in all. @param {readonly RungEvent[]} events of one bracket @param {number} rung */
+export function arrivalsAt(events, rung) {
+    return events.filter(event => event.rung === rung && event.arrival === event.number).length;
 }
 
 /**
@@ -64,16 +75,26 @@ export function momentOf(events, bracket, units, at, smaller) {
         if (event.number > at) break;
         const rung = rungs[event.rung];
         if (event.bracket !== bracket || !rung) continue;
-        const before = latest.get(event.trial);
-        if (before && (before.look === "running" || before.look === "paused")) before.look = "passed";
-        const dot = { event, look: event.decision === "goes on" ? /** @type {const} */ ("running") : event.decision };
-        latest.set(event.trial, dot);
-        rung.dots.push(dot);
         rung.cut = event.cut;
         rung.keep = event.keep;
+        const before = latest.get(event.trial);
+        if (event.arrival !== event.number) {
+            if (before) before.look = lookAfter(event);
+            continue;
+        }
+        if (before && (before.look === "running" || before.look === "paused")) before.look = "passed";
+        /** @type {Dot} */
+        const dot = { event, look: lookAfter(event) };
+        latest.set(event.trial, dot);
+        rung.dots.push(dot);
         if (better(event.value, rung.best?.event.value ?? null, smaller)) rung.best = dot;
     }
     return rungs;
+}
+
+/** @param {RungEvent} event @returns {DotLook} */
+function lookAfter({ decision }) {
+    return decision === "goes on" || decision === "resumed" ? "running" : decision;
 }
 
 /** @param {number | null} value @param {number | null} other @param {boolean} smaller */
@@ -120,9 +141,10 @@ export function sentence(event, { clock, units, unit }) {
         return `At ${clock} trial ${event.trial} reached the top, ${rung}: ${standing}; it is complete.`;
     }
     const on = event.keep === 1 ? "1 continues" : `${event.keep} continue`;
-    const does = ["stopped", "paused"].includes(event.decision)
-        ? `was ${event.decision} at ${rung}`
-        : `reached ${rung} and continues`;
+    const does =
+        event.decision === "goes on"
+            ? `reached ${rung} and continues`
+            : `was ${event.decision} ${event.decision === "resumed" ? "from" : "at"} ${rung}`;
     return `At ${clock} trial ${event.trial} ${does}: ${standing}, cutoff ${number(event.cut)}; ${on}.`;
 }
 
@@ -187,13 +209,20 @@ export function sceneOf(rungs, totals, axis, box, unit) {
         const right = box.left + (at + 1) * wide - 8;
         const step = (right - left) / Math.max(1, totals[at] ?? 1);
         const x = (/** @type {number} */ index) => left + (index + 0.5) * step;
-        const stopped = rung.dots.filter(dot => dot.look === "stopped").length;
+        const lookCount = (/** @type {DotLook} */ look) => rung.dots.filter(dot => dot.look === look).length;
+        const paused = lookCount("paused");
+        const held = [
+            paused ? `${paused} paused` : "",
+            lookCount("stopped") || !paused ? `${lookCount("stopped")} stopped` : "",
+        ];
         const narrow = right - left < NARROW_COLUMN;
         scene.columns.push({
             left,
             right,
             name: narrow ? `rung ${at + 1}` : `rung ${at + 1}: ${number(rung.units)} ${unit}`,
-            note: narrow ? `${rung.dots.length}` : `${plural(rung.dots.length, "trial")}, ${stopped} stopped`,
+            note: narrow
+                ? `${rung.dots.length}`
+                : [plural(rung.dots.length, "trial"), ...held].filter(Boolean).join(", "),
         });
         /** @type {[number, number][]} */
         const points = [];

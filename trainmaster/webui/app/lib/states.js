@@ -13,6 +13,7 @@ const KNOWN = {
     PULLING: { word: "pulling", look: "waiting" },
     QUEUED: { word: "waiting", look: "waiting" },
     PAUSED: { word: "paused", look: "paused" },
+    PAUSED_BY_SEARCH: { word: "paused by the search", look: "waiting" },
     COMPLETED: { word: "completed", look: "completed" },
     STOPPED: { word: "stopped early", look: "over" },
     CANCELED: { word: "canceled", look: "over" },

@@ -1,14 +1,25 @@
 /** What trials of a board look like in charts and tables. */
-import { number } from "./format.js";
-import { hasEnded } from "./states.js";
+import { number, plural } from "./format.js";
+import { hasEnded, stateLook } from "./states.js";
 
 /** @import { Curves, ExperimentHead } from "../../types/api.d.ts" */
 /** @typedef {{ readonly [column: string]: unknown }} Row a trial by the names of the board's columns */
-/** @typedef {"ended" | "stopped" | "failed" | "live"} TrialLook */
+/** @typedef {"ended" | "stopped" | "failed" | "paused" | "live"} TrialLook paused: by the search */
 
 /** Whether the search stopped it before its end. @param {Row} row @param {ExperimentHead} head */
 export function stoppedEarly(row, head) {
     return row["stop"] === "searcher" && head.maxTime !== null && Number(row["units"] ?? 0) < head.maxTime;
+}
+
+/**
+ * The state that is shown of it: one that the search has stopped or paused is told apart from others.
+ * @param {Row} row
+ * @param {ExperimentHead} head
+ */
+export function stateOf(row, head) {
+    const state = String(row["state"]);
+    if (state === "PAUSED" && row["searchPause"] === "paused") return "PAUSED_BY_SEARCH";
+    return state === "COMPLETED" && stoppedEarly(row, head) ? "STOPPED" : state;
 }
 
 /**
@@ -17,8 +28,9 @@ export function stoppedEarly(row, head) {
  * @returns {TrialLook}
  */
 export function lookOf(row, head) {
-    const state = String(row["state"]);
+    const state = stateOf(row, head);
     if (state === "ERROR") return "failed";
+    if (state === "PAUSED_BY_SEARCH") return "paused";
     if (!hasEnded(state)) return "live";
     return stoppedEarly(row, head) ? "stopped" : "ended";
 }
@@ -31,10 +43,19 @@ export function shortReason(row) {
 
 /** A trial in a few words. @param {Row} row @param {ExperimentHead} head */
 export function trialLabel(row, head) {
-    const words = { failed: "failed", live: "running", stopped: "stopped by the search", ended: "ended" };
+    const look = lookOf(row, head);
+    const known = {
+        failed: "failed",
+        paused: "paused by the search",
+        stopped: "stopped by the search",
+        ended: "ended",
+    };
+    const word = look === "live" ? stateLook(String(row["state"])).word : known[look];
+    const pauses = Number(row["pauses"] ?? 0) - (look === "paused" ? 1 : 0);
+    const before = pauses > 0 ? `, paused by the search ${plural(pauses, "time")} before` : "";
     const rung = typeof row["rung"] === "number" ? `, rung ${row["rung"] + 1}` : "";
     const best = typeof row["best"] === "number" ? `, best ${number(row["best"])}` : "";
-    return `trial ${row["id"]}: ${words[lookOf(row, head)]}${rung}${best}`;
+    return `trial ${row["id"]}: ${word}${rung}${best}${before}`;
 }
 
 /**

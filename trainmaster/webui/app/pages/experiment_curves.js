@@ -207,7 +207,9 @@ function linesOf(curves, rows, board, smooth) {
         const { x, y } = curvePoints(curves, at);
         const look = lookOf(row, board.experiment);
         const values = smooth ? /** @type {number[]} */ (smoothed(y, smooth)) : y;
-        return [{ id, name: trialLabel(row, board.experiment), x, y: values, look }];
+        // The last pause of one that is paused is where its line ends.
+        const pauses = (curves.pauses[at] ?? []).slice(0, look === "paused" ? -1 : undefined);
+        return [{ id, name: trialLabel(row, board.experiment), x, y: values, pauses, look }];
     });
 }
 
@@ -283,10 +285,12 @@ function rungsOf(board, trials) {
 }
 
 const CurveLegend = component((/** @type {{ lines: Line[] }} */ { lines }) => {
-    const sizes = { live: 0, stopped: 0, failed: 0, ended: 0, front: 0 };
+    const sizes = { live: 0, stopped: 0, failed: 0, paused: 0, ended: 0, front: 0 };
     for (const line of lines) sizes[line.look] += 1;
+    const resumed = lines.filter(line => line.pauses.length).length;
     const words = /** @type {const} */ ([
         ["live", "running (dot at the end)"],
+        ["paused", "paused by the search (two bars at the end)"],
         ["stopped", "stopped by the search"],
         ["failed", "failed (cross at the end)"],
         ["ended", "ended"],
@@ -298,6 +302,13 @@ const CurveLegend = component((/** @type {{ lines: Line[] }} */ { lines }) => {
             .map(([look, text]) =>
                 li({ key: look }, span({ class: `swatch ${look}-line` }), `${count(sizes[look])} ${text}`),
             ),
+        resumed
+            ? li(
+                  { key: "resumed" },
+                  span({ class: "pause-ring" }),
+                  `${count(resumed)} paused by the search where the ring is, and resumed`,
+              )
+            : null,
         li({ key: "how", class: "muted" }, "click marks the nearest trial, Ctrl+click opens it"),
     );
 });

@@ -85,7 +85,12 @@ function trialCounts(head) {
     const waiting = head.counts["QUEUED"] ?? 0;
     const running = (head.counts["RUNNING"] ?? 0) + (head.counts["STARTING"] ?? 0) + (head.counts["PULLING"] ?? 0);
     const limit = head.maxTrials !== null && head.maxTrials > head.trials ? ` of ${count(head.maxTrials)}` : "";
-    const live = [running ? `${count(running)} running` : "", waiting ? `${count(waiting)} waiting` : ""];
+    const paused = head.counts["PAUSED_BY_SEARCH"] ?? 0;
+    const live = [
+        running ? `${count(running)} running` : "",
+        waiting ? `${count(waiting)} waiting` : "",
+        paused ? `${count(paused)} paused by the search` : "",
+    ];
     return [`${count(head.trials)}${limit} ${head.trials === 1 && !limit ? "trial" : "trials"}`, ...live]
         .filter(Boolean)
         .join(", ");

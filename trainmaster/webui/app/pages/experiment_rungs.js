@@ -2,7 +2,7 @@
 import { useMemo } from "../../vendor/preact/hooks.js";
 import { get } from "../api/http.js";
 import { count, exact, number, plural, visible } from "../lib/format.js";
-import { eventsOf, leader, momentOf, sentence, valueAxis } from "../lib/rungs.js";
+import { arrivalsAt, eventsOf, leader, momentOf, sentence, valueAxis } from "../lib/rungs.js";
 import { Value } from "../ui/cells.js";
 import { prefersReducedMotion, usePlayer } from "../ui/playback.js";
 import { PartError, useLoad } from "../ui/query.js";
@@ -63,7 +63,11 @@ const Player = component((/** @type {{ view: ExperimentView, race: RungRace }} *
     const bracket = Math.min(parseCount(query.get("bracket")) || (ofTrial?.bracket ?? 0) + 1, race.brackets.length);
     const units = race.brackets[bracket - 1]?.units ?? [];
     const events = useMemo(() => all.filter(event => event.bracket === bracket - 1), [all, bracket]);
-    const start = query.has("at") ? Math.min(parseCount(query.get("at")), all.length) : (ofTrial?.number ?? all.length);
+    const told = useMemo(() => all.find(event => event.story === parseCount(query.get("decision"))), [all, query]);
+    const start = query.has("at")
+        ? Math.min(parseCount(query.get("at")), all.length)
+        : ((told ?? ofTrial)?.number ?? all.length);
+    const pauses = race.brackets[bracket - 1]?.pauses ?? false;
     const player = usePlayer(start, events, parseCount(query.get("speed")) || DEFAULT_SPEED);
     const { at } = player;
     const moment = useMemo(
@@ -86,7 +90,7 @@ const Player = component((/** @type {{ view: ExperimentView, race: RungRace }} *
         section(
             { class: "wide" },
             RaceTools({ race, bracket, log: axis?.log ?? false }),
-            Controls({ player, events, total: all.length }),
+            Controls({ player, events, total: all.length, pauses }),
             EventText({ id, text, event, playing: player.playing }),
             race.total > all.length
                 ? p(
@@ -95,10 +99,10 @@ const Player = component((/** @type {{ view: ExperimentView, race: RungRace }} *
                   )
                 : null,
             axis
-                ? RaceFigure({ id, moment, events, bracket, axis, unit, metric, text, trial, at, units })
+                ? RaceFigure({ id, moment, events, bracket, axis, unit, metric, text, trial, at, units, pauses })
                 : p({ class: "muted" }, "No trial has reached a rung with a value yet."),
         ),
-        section({ class: "wide" }, RungTable({ moment, unit, metric, at })),
+        section({ class: "wide" }, RungTable({ moment, unit, metric, at, pauses })),
         section(
             { class: "wide fixed-table" },
             h2(null, "All decisions of this bracket"),
@@ -182,10 +186,11 @@ const StoryLink = component((/** @type {{ id: number, trial: number }} */ { id, 
  * @property {number} trial the marked one
  * @property {number} at
  * @property {number[]} units
+ * @property {boolean} pauses
  */
 const RaceFigure = component((/** @type {RaceFigureProperties} */ properties) => {
-    const { id, moment, events, bracket, axis, unit, metric, text, trial, at, units } = properties;
-    const totals = useMemo(() => units.map((_, rung) => events.filter(event => event.rung === rung).length), [events]);
+    const { id, moment, events, bracket, axis, unit, metric, text, trial, at, units, pauses } = properties;
+    const totals = useMemo(() => units.map((_, rung) => arrivalsAt(events, rung)), [events]);
     /** @param {RungEvent} event */
     const cells = event => COLUMNS.map(key => /** @type {Cell} */ (event[/** @type {keyof RungEvent} */ (key)]));
     return Race({
@@ -196,29 +201,38 @@ const RaceFigure = component((/** @type {RaceFigureProperties} */ properties) =>
         metric,
         description: `${text} Bracket ${bracket}: ${moment.map(rungText).join("; ")}. The tables below have the same data.`,
         trial,
-        now: events.findLast(event => event.number <= at)?.number ?? 0,
+        now: events.findLast(event => event.number <= at)?.arrival ?? 0,
+        pauses,
         file: {
             title: `experiment ${id}, rungs of bracket ${bracket} after event ${at}`,
             columns: [...COLUMNS],
             rows: () => events.map(cells),
         },
-        onPick: picked => setQuery({ trial: picked === trial ? null : String(picked), at: String(at) }),
+        onPick: picked => setQuery({ trial: picked === trial ? null : String(picked), at: String(at), decision: null }),
     });
 });
 
 const Controls = component(
-    (/** @type {{ player: PlayerState, events: RungEvent[], total: number }} */ { player, events, total }) => {
+    (
+        /** @type {{ player: PlayerState, events: RungEvent[], total: number, pauses: boolean }} */ {
+            player,
+            events,
+            total,
+            pauses,
+        },
+    ) => {
+        const word = pauses ? "pause" : "stop";
         const still = prefersReducedMotion();
         const event = events.findLast(candidate => candidate.number <= player.at);
         return div(
             { class: "player", role: "group", "aria-label": "Playback" },
-            button({ type: "button", onClick: () => player.step(-1, true) }, "◂ stop"),
+            button({ type: "button", onClick: () => player.step(-1, true) }, `◂ ${word}`),
             button({ type: "button", "aria-label": "One event back", onClick: () => player.step(-1, false) }, "◂"),
             still
                 ? null
                 : button({ type: "button", class: "primary", onClick: player.play }, player.playing ? "Pause" : "Play"),
             button({ type: "button", "aria-label": "One event forward", onClick: () => player.step(1, false) }, "▸"),
-            button({ type: "button", onClick: () => player.step(1, true) }, "stop ▸"),
+            button({ type: "button", onClick: () => player.step(1, true) }, `${word} ▸`),
             input({
                 type: "range",
                 "aria-label": "Moment",
@@ -256,12 +270,17 @@ const SpeedSelect = component((/** @type {{ player: PlayerState }} */ { player }
 
 const RungTable = component(
     (
-        /** @type {{ moment: RungMoment[], unit: string, metric: string, at: number }} */ { moment, unit, metric, at },
+        /** @type {{ moment: RungMoment[], unit: string, metric: string, at: number, pauses: boolean }} */ {
+            moment,
+            unit,
+            metric,
+            at,
+            pauses,
+        },
     ) => {
         const first = leader(moment);
-        const pauses = moment.some(rung => rung.dots.some(dot => dot.look === "paused"));
-        const held = pauses ? "Paused" : "Stopped";
-        const heads = ["Rung", unit, "Reached", "Continued", held, "Failed", "Cut", "Best", "of trial"];
+        const held = pauses ? ["Paused", "Stopped"] : ["Stopped"];
+        const heads = ["Rung", unit, "Reached", "Continued", ...held, "Failed", "Cut", "Best", "of trial"];
         return table(
             { class: "rung-table" },
             caption(null, `The rungs after event ${count(at)}: ${visible(metric, 60)}`),
@@ -284,7 +303,8 @@ const RungTable = component(
                         td(null, number(rung.units)),
                         td(null, count(rung.dots.length)),
                         td(null, count(countOf("running", "passed"))),
-                        td(null, count(countOf("stopped", "paused"))),
+                        pauses ? td(null, count(countOf("paused"))) : null,
+                        td(null, count(countOf("stopped"))),
                         td(null, count(countOf("failed"))),
                         td(null, Value({ value: rung.cut })),
                         td(null, Value({ value: best?.value ?? null })),

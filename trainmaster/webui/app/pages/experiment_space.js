@@ -3,6 +3,7 @@ import { useMemo } from "../../vendor/preact/hooks.js";
 import { inside, kindsOf, rangePlaces, scaleOf } from "../lib/axes.js";
 import { count, percent, plural, visible } from "../lib/format.js";
 import { importance } from "../lib/importance.js";
+import { stateOf } from "../lib/trials.js";
 import { StateLabel, Value } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
 import { Parallel } from "../ui/parallel.js";
@@ -12,6 +13,7 @@ import { Table, useRows } from "../ui/table.js";
 import { tableExportItems } from "../ui/table_export.js";
 import { component, tags } from "../ui/tags.js";
 
+/** @import { ExperimentHead } from "../../types/api.d.ts" */
 /** @import { ExperimentView } from "./experiment.js" */
 /** @import { Kinds, Values } from "../lib/axes.js" */
 /** @import { Cell } from "../lib/files.js" */
@@ -156,7 +158,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                         }),
                 }),
             ),
-            ChosenTrials({ rows: chosen, names: ordered, metric, experiment: board.experiment.id }),
+            ChosenTrials({ rows: chosen, names: ordered, head: board.experiment }),
         ),
     );
 });
@@ -236,13 +238,7 @@ const ColumnSelect = component(
 );
 
 const ChosenTrials = component(
-    (
-        /** @type {{ rows: readonly Values[], names: string[], metric: string, experiment: number }} */ {
-            rows,
-            names,
-            metric,
-        },
-    ) => {
+    (/** @type {{ rows: readonly Values[], names: string[], head: ExperimentHead }} */ { rows, names, head }) => {
         const ranked = useMemo(
             () =>
                 [...rows].sort(
@@ -268,13 +264,13 @@ const ChosenTrials = component(
                 {
                     key: "state",
                     title: "State",
-                    width: 110,
+                    width: 172,
                     unsorted: true,
-                    cell: (/** @type {Values} */ row) => StateLabel({ state: String(row["state"]) }),
+                    cell: (/** @type {Values} */ row) => StateLabel({ state: stateOf(row, head) }),
                 },
                 {
                     key: "best",
-                    title: visible(metric, 40),
+                    title: visible(head.metric, 40),
                     width: 100,
                     align: "right",
                     unsorted: true,

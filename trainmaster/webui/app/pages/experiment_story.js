@@ -103,5 +103,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
 
 /** @param {number} id @param {import("../ui/story_list.js").TimelineEvent} event */
 function raceOf(id, event) {
-    return event.trial ? href(`experiments/${id}/rungs`, { trial: String(event.trial) }) : null;
+    return event.trial
+        ? href(`experiments/${id}/rungs`, { trial: String(event.trial), decision: String(event.id) })
+        : null;
 }

@@ -3,7 +3,8 @@ import { useMemo } from "../../vendor/preact/hooks.js";
 import { useComputed } from "../../vendor/signals/signals.js";
 import { kindsOf, scaleOf } from "../lib/axes.js";
 import { count, plural, visible } from "../lib/format.js";
-import { shortReason, stoppedEarly } from "../lib/trials.js";
+import { stateLook } from "../lib/states.js";
+import { shortReason, stateOf } from "../lib/trials.js";
 import { Duration, RelativeTime, StateLabel, Value } from "../ui/cells.js";
 import { Menu } from "../ui/overlay.js";
 import { href, location, setQuery } from "../ui/router.js";
@@ -12,6 +13,7 @@ import { CompareLink, Table, useRows } from "../ui/table.js";
 import { tableExportItems } from "../ui/table_export.js";
 import { component, tags } from "../ui/tags.js";
 
+/** @import { ExperimentHead } from "../../types/api.d.ts" */
 /** @import { ExperimentView, TrialRow } from "./experiment.js" */
 /** @import { Column } from "../ui/table.js" */
 /** @import { Cell } from "../lib/files.js" */
@@ -29,7 +31,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
     const sort = query.get("sort") ?? (head.smallerIsBetter ? "best" : "-best");
     const heat = query.get("heat") === "yes";
     const columns = useMemo(() => columnsOf(view, heat), [board, heat]);
-    const shown = useMemo(() => sortRows(filterRows(trials, filter), sort), [trials, filter, sort]);
+    const shown = useMemo(() => sortRows(filterRows(trials, filter, head), sort), [trials, filter, sort]);
     const rows = useRows(shown, `${filter} ${sort}`);
     // The table keeps rows beside their keys; all tabs share the keys.
     const markedRows = useComputed(
@@ -132,11 +134,8 @@ function columnsOf({ board, trials }, heat) {
         {
             key: "state",
             title: "State",
-            width: 132,
-            cell: row =>
-                stoppedEarly(row, head) && row["state"] === "COMPLETED"
-                    ? StateLabel({ state: "STOPPED" })
-                    : StateLabel({ state: String(row["state"]) }),
+            width: 172,
+            cell: row => StateLabel({ state: stateOf(row, head) }),
         },
         measured("best", head.metric || "best"),
         {
@@ -168,6 +167,18 @@ function columnsOf({ board, trials }, heat) {
               ]
             : []),
         ...board.hparams.map(name => measured(`hp.${name}`, name)),
+        ...(trials.some(row => row["pauses"])
+            ? [
+                  {
+                      key: "pauses",
+                      title: "Pauses",
+                      width: 80,
+                      align: /** @type {const} */ ("right"),
+                      falling: true,
+                      cell: (/** @type {TrialRow} */ row) => count(Number(row["pauses"])),
+                  },
+              ]
+            : []),
         {
             key: "attempts",
             title: "Jobs",
@@ -201,12 +212,21 @@ function thinOut(values) {
     return values.filter((value, at) => value !== null && (at % step === 0 || at === values.length - 1));
 }
 
-/** @param {TrialRow[]} rows @param {string} filter */
-function filterRows(rows, filter) {
+/** @param {TrialRow[]} rows @param {string} filter @param {ExperimentHead} head */
+function filterRows(rows, filter, head) {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
     if (words.length === 0) return rows;
     return rows.filter(row => {
-        const text = [row["id"], row["state"], row["why"], row["waits"], row["job"], row["nodes"], row["stop"]]
+        const text = [
+            row["id"],
+            row["state"],
+            stateLook(stateOf(row, head)).word,
+            row["why"],
+            row["waits"],
+            row["job"],
+            row["nodes"],
+            row["stop"],
+        ]
             .join(" ")
             .toLowerCase();
         return words.every(word => text.includes(word));

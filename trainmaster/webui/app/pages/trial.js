@@ -87,6 +87,7 @@ export const Page = component(() => {
 const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
     const { trial, attempts } = view.board;
     const now = attempts.at(-1);
+    const held = trial.state === "PAUSED" && trial.searchPause === "paused";
     return div(
         { class: "detail-head" },
         div(
@@ -97,7 +98,7 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
                 span({ class: "muted" }, " of "),
                 a({ href: href(`experiments/${trial.experimentId}`) }, visible(trial.experiment, 100)),
             ),
-            StateLabel({ state: trial.state }),
+            StateLabel({ state: held ? "PAUSED_BY_SEARCH" : trial.state }),
             span({ class: "gap" }),
             Actions({ view }),
         ),
@@ -110,7 +111,7 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
                       : null,
               )
             : null,
-        trial.stop === "searcher"
+        trial.stop === "searcher" || held
             ? p(
                   { class: "detail-reason" },
                   a(

@@ -19,8 +19,11 @@ export const Tab = component((/** @type {{ view: TrialView }} */ { view }) => {
     if (error) return PartError({ error });
     if (!events) return LoadingBar({});
     if (events.length === 0) return div({ class: "empty" }, p(null, "No events yet."));
-    const raceAddress = href(`experiments/${trial.experimentId}/rungs`, { trial: String(trial.id) });
-    return StoryList({ events: events, race: () => raceAddress });
+    return StoryList({
+        events: events,
+        race: event =>
+            href(`experiments/${trial.experimentId}/rungs`, { trial: String(trial.id), decision: String(event.id) }),
+    });
 });
 
 /** @param {{ id: number, experimentId: number }} trial */

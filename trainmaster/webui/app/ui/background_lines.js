@@ -1,6 +1,7 @@
 /**
- * A thousand lines behind a chart's series: drawn in few paths, with a mark where each ends. The line nearest to the
- * pointer and those that cross a box are highlighted. Rungs are vertical lines with the value they cut at.
+ * A thousand lines behind a chart's series: drawn in few paths, with a mark where each ends and where each was paused.
+ * The line nearest to the pointer and those that cross a box are highlighted. Rungs are vertical lines with the value
+ * they cut at.
  */
 
 /** @import { Signal } from "../../vendor/signals/signals.js" */
@@ -12,7 +13,8 @@
  * @property {string} name
  * @property {number[]} x rising
  * @property {number[]} y as many, finite
- * @property {"ended" | "stopped" | "failed" | "live" | "front"} look front: a series of the chart draws it
+ * @property {readonly number[]} pauses places where it was paused, and resumed later
+ * @property {"ended" | "stopped" | "failed" | "paused" | "live" | "front"} look front: a series of the chart draws it
  */
 /**
  * @typedef {object} Rung
@@ -38,6 +40,7 @@ const LOOKS = {
     ended: { line: "--faded", width: 1, end: "--faded" },
     stopped: { line: "--faded", width: 1, end: "--over" },
     failed: { line: "--faded", width: 1, end: "--failed" },
+    paused: { line: "--faded", width: 1, end: "--waiting" },
     live: { line: "--live", width: 1.2, end: "--running" },
 };
 
@@ -90,7 +93,7 @@ export class BackgroundLines {
         pen.rect(left, top, width, height);
         pen.clip();
         pen.lineJoin = "bevel"; // quicker than round, and no difference at this width
-        for (const look of /** @type {const} */ (["ended", "stopped", "failed", "live"])) {
+        for (const look of /** @type {const} */ (["ended", "stopped", "paused", "failed", "live"])) {
             const group = this.lines.filter(line => line.look === look);
             if (group.length === 0) continue;
             const { line, width: thick, end } = LOOKS[look];
@@ -109,9 +112,38 @@ export class BackgroundLines {
             pen.lineWidth = 1.5 * sharp;
             pen.beginPath();
             for (const line of group) endMark(pen, line, look, x, y, sharp);
-            if (look === "failed") pen.stroke();
+            if (look === "failed" || look === "paused") pen.stroke();
             else pen.fill();
         }
+        pen.restore();
+    }
+
+    /**
+     * Draws a ring where a line was paused and resumed later.
+     * @param {Plot} plot
+     * @param {Colour} colour
+     */
+    drawPauses(plot, colour) {
+        const pen = plot.ctx;
+        const { left, top, width, height } = plot.bbox;
+        const sharp = devicePixelRatio || 1;
+        const { x, y } = scales(plot, this, true);
+        pen.save();
+        pen.beginPath();
+        pen.rect(left, top, width, height);
+        pen.clip();
+        pen.strokeStyle = colour("--waiting");
+        pen.lineWidth = 1.5 * sharp;
+        pen.beginPath();
+        for (const line of this.lines) {
+            for (const place of line.pauses) {
+                const value = valueAt(line, place);
+                if (value === null) continue;
+                pen.moveTo(x(place) + 3.5 * sharp, y(value));
+                pen.arc(x(place), y(value), 3.5 * sharp, 0, 7);
+            }
+        }
+        pen.stroke();
         pen.restore();
     }
 
@@ -296,6 +328,7 @@ export class BackgroundLines {
                     plot => {
                         back.current?.lines.draw(plot, colour);
                         back.current?.lines.drawRungs(plot, colour);
+                        back.current?.lines.drawPauses(plot, colour);
                     },
                 ],
                 setCursor: [
@@ -373,7 +406,7 @@ function trace(pen, line, x, y) {
 }
 
 /**
- * A dot where a line ends, a cross where it failed.
+ * A dot where a line ends, a cross where it failed, two bars where it is paused.
  * @param {CanvasRenderingContext2D} pen
  * @param {Line} line
  * @param {Line["look"]} look
@@ -386,6 +419,13 @@ function endMark(pen, line, look, x, y, sharp) {
     if (end < 0) return;
     const across = x(/** @type {number} */ (line.x[end]));
     const up = y(/** @type {number} */ (line.y[end]));
+    if (look === "paused") {
+        for (const beside of [-2, 2]) {
+            pen.moveTo(across + beside * sharp, up - 4 * sharp);
+            pen.lineTo(across + beside * sharp, up + 4 * sharp);
+        }
+        return;
+    }
     const size = (look === "live" ? 2.5 : look === "failed" ? 4 : 1.6) * sharp;
     if (look === "failed") {
         pen.moveTo(across - size, up - size);

@@ -22,7 +22,7 @@ const LOOKS = {
     running: { colour: "--running", label: "continues" },
     passed: { colour: "--live", label: "passed" },
     stopped: { colour: "--faded", label: "stopped" },
-    paused: { colour: "--faded", label: "paused" },
+    paused: { colour: "--waiting", label: "paused" },
     top: { colour: "--completed", label: "completed the top rung" },
     failed: { colour: "--failed", label: "failed" },
 };
@@ -39,12 +39,27 @@ const boxOf = width => ({ left: 66, top: 40, right: width - 10, bottom: HEIGHT -
  * @property {string} metric
  * @property {string} description what is to be seen, in words
  * @property {number} trial the one that is marked; 0: none
- * @property {number} now number of the event that has just happened
+ * @property {number} now number of the arrival that the latest event is about
+ * @property {boolean} pauses whether trials wait on the rungs
  * @property {(trial: number) => void} onPick
  * @property {Pick<Figure, "title" | "columns" | "rows">} file what is saved with the drawing
  */
 export const Race = component(
-    (/** @type {RaceProperties} */ { rungs, totals, axis, unit, metric, description, trial, now, onPick, file }) => {
+    (
+        /** @type {RaceProperties} */ {
+            rungs,
+            totals,
+            axis,
+            unit,
+            metric,
+            description,
+            trial,
+            now,
+            pauses,
+            onPick,
+            file,
+        },
+    ) => {
         const over = useSignal(/** @type {Dot | null} */ (null));
         const width = useSignal(0);
         const scene = useMemo(
@@ -89,9 +104,15 @@ export const Race = component(
             Drawing({ label: visible(description, 500), height: HEIGHT, draw, onPointer }),
             ul(
                 { class: "legend", "aria-hidden": "true" },
-                /** @type {DotLook[]} */ (Object.keys(LOOKS)).map(look =>
-                    li({ key: look }, span({ class: `rung-dot ${look === "top" ? "done" : look}` }), LOOKS[look].label),
-                ),
+                /** @type {DotLook[]} */ (Object.keys(LOOKS))
+                    .filter(look => look !== "paused" || pauses)
+                    .map(look =>
+                        li(
+                            { key: look },
+                            span({ class: `rung-dot ${look === "top" ? "done" : look}` }),
+                            LOOKS[look].label,
+                        ),
+                    ),
                 li(null, span({ class: "rung-cut" }), "cutoff, with its history"),
             ),
             p(

@@ -5,13 +5,16 @@ import { href } from "./router.js";
 import { component, tags } from "./tags.js";
 
 /**
- * @typedef {{ at: number, trial?: number | null, subject: string, event: string, before: string, after: string,
+ * @typedef {{ id?: number, at: number, trial?: number | null, subject: string, event: string, before: string, after: string,
  *   why: string, decisions: string[] }} TimelineEvent `at`: seconds since 1970
  */
 
 const { a, div, li, ol, p, span } = tags;
 
-/** `race`: the address of what the search knew when it stopped a trial, where it compares trials at rungs. */
+/**
+ * `race`: the address of what the search knew when it stopped, paused or resumed a trial, where it compares trials at
+ * rungs.
+ */
 export const StoryList = component(
     (
         /** @type {{ events: readonly TimelineEvent[], race?: (event: TimelineEvent) => string | null }} */ {
@@ -30,7 +33,7 @@ export const StoryList = component(
                         event.trial ? [a({ href: href(`trials/${event.trial}`) }, `trial ${event.trial}`), " "] : null,
                         span({ class: "story-what" }, eventText(event)),
                         event.why ? p(null, visible(event.why, 1000)) : null,
-                        RaceLink({ to: (event.subject === "search" && event.event === "Stop" && race?.(event)) || "" }),
+                        RaceLink({ to: (isVerdict(event) && race?.(event)) || "" }),
                         event.decisions.map((decision, index) =>
                             p({ key: index, class: "muted" }, `→ ${visible(decision, 1000)}`),
                         ),
@@ -39,6 +42,11 @@ export const StoryList = component(
             ),
         ),
 );
+
+/** @param {TimelineEvent} event */
+function isVerdict({ subject, event }) {
+    return subject === "search" && ["Stop", "Pause", "Resume"].includes(event);
+}
 
 const RaceLink = component((/** @type {{ to: string }} */ { to }) =>
     to ? a({ href: to }, "See this decision in the rung race") : null,
