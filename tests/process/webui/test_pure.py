@@ -234,6 +234,47 @@ def test_race_moment_contains_only_earlier_arrivals(call: Call) -> None:
     assert larger[0]["best"]["event"]["trial"] == 9
 
 
+def test_trials_are_told_apart_by_who_holds_them(call: Call) -> None:
+    head = {"maxTime": 9}
+    wanted = {
+        ("ACTIVE", "", ""): ("ACTIVE", "live"),
+        ("PAUSED", "", ""): ("PAUSED", "live"),
+        ("PAUSED", "", "paused"): ("PAUSED_BY_SEARCH", "paused"),
+        ("ACTIVE", "", "resumed"): ("ACTIVE", "live"),
+        ("COMPLETED", "searcher", ""): ("STOPPED", "stopped"),
+        ("COMPLETED", "", ""): ("COMPLETED", "ended"),
+        ("ERROR", "", ""): ("ERROR", "failed"),
+    }
+    for (state, stop, pause), found in wanted.items():
+        row = {"state": state, "stop": stop, "searchPause": pause, "units": 3}
+        assert (call("trials", "stateOf", row, head), call("trials", "lookOf", row, head)) == found
+
+
+def test_copies_are_below_what_they_are_copied_from(call: Call) -> None:
+    def row(number: int, parent: int | None, started: float, **values: Any) -> dict[str, Any]:
+        found = {"id": number, "parent": parent, "started": started, "ended": started + 3600, "units": 9}
+        return found | {"unitsFrom": 1 if parent is None else 4, **values}
+
+    rows = [
+        row(1, None, 0, **{"hp.lr": 0.1, "hp.name": "sgd"}),
+        row(2, None, 0),
+        row(3, 1, 1800, **{"hp.lr": 0.12, "hp.name": "sgd"}),
+        row(4, 3, 3600, **{"hp.lr": 0.12, "hp.name": "adam"}),
+        row(5, 77, 0),  # of a trial that is gone
+    ]
+    found = call("lineage", "lanesOf", rows, ["lr", "name"], {"units": True, "now": 9999})
+    lanes = {lane["id"]: lane for lane in found["lanes"]}
+    assert list(lanes) == [1, 3, 4, 2, 5]
+    assert [lanes[number]["from"] for number in (1, 3, 4)] == [0, 4, 4]
+    assert lanes[4]["changes"] == [{"name": "name", "before": "sgd", "after": "adam"}]
+    assert call("lineage", "changeText", lanes[3]["changes"]) == "lr 0.1000 → 0.1200"
+    assert [lane["id"] for lane in call("lineage", "descentOf", found["lanes"], 4)] == [1, 3, 4]
+    hours = call("lineage", "lanesOf", rows, [], {"units": False, "now": 9999})["lanes"]
+    assert [(lane["from"], lane["to"]) for lane in hours[:3]] == [(0, 1), (0.5, 1.5), (1, 2)]
+    many = call("lineage", "lanesOf", [row(at, at - 1 or None, 0) for at in range(1, 5001)], [], {"units": True})
+    assert (len(many["lanes"]), many["left"]) == (300, 4700)
+
+
 def test_race_shows_pauses_and_resumes(run: Call) -> None:
     code = """async ([url, race]) => {
         const rungs = await import(url);

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.webui.chromium import Visit, picture
+from tests.support.webui.chromium import Visit, picture, violations
 from tests.support.webui.searches import Searches
 
 pytestmark = pytest.mark.browser
@@ -24,6 +26,42 @@ def board_of(visitor: Visit, experiment: int) -> tuple[dict[str, Any], list[dict
     answer = visitor.context.request.get(f"{visitor.url}/api/x1/experiments/{experiment}/board?curves=true")
     board = answer.json()
     return board, [dict(zip(board["columns"], row, strict=True)) for row in board["rows"]]
+
+
+def test_copies_are_drawn_with_what_changed(visitor: Visit, searches: Searches, pictures: Path, axe: str) -> None:
+    number = searches.breeding
+    board, rows = board_of(visitor, number)
+    copies = [row for row in rows if row["parent"]]
+    assert copies
+    page = visitor.open(f"experiments/{number}/lineage")
+    words = f"{len(rows)} trials, {len(copies)} of them copies of others, over epochs."
+    expect(page.get_by_role("img", name=re.compile(words))).to_be_visible()
+    by_id = {row["id"]: row for row in rows}
+    descent, row = [], by_id[board["experiment"]["bestTrial"]]
+    while row:
+        descent.insert(0, row)
+        row = by_id.get(row["parent"])
+    assert page.locator(".rung-table tbody th").all_inner_texts() == [str(row["id"]) for row in descent]
+    page.get_by_role("button", name="Save the lineage").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name=re.compile("^JSON")).click()
+    drawn = {lane["trial"]: lane for lane in json.loads(download.value.path().read_bytes())}
+    assert {key: lane["parent"] for key, lane in drawn.items()} == {row["id"]: row["parent"] for row in rows}
+    for copy in copies:
+        parent = by_id[copy["parent"]]
+        changed = {name for name in board["hparams"] if copy[f"hp.{name}"] != parent[f"hp.{name}"]}
+        assert all(f"{name} " in drawn[copy["id"]]["changes"] for name in changed)
+        assert drawn[copy["id"]]["from"] == copy["unitsFrom"]
+    picture(page, pictures, "lineage")
+    assert violations(page, axe) == []
+    page.get_by_role("combobox", name="over").select_option("hours")
+    expect(page.get_by_role("img", name=re.compile("over hours since the first start"))).to_be_visible()
+    page = visitor.open(f"trials/{copies[0]['id']}")
+    page.get_by_role("link", name=f"trial {copies[0]['parent']}").first.click()
+    expect(page.locator(".detail-reason", has_text="Copied by")).to_contain_text(f"trial {copies[0]['id']}")
+    page = visitor.open(f"experiments/{searches.small}")
+    expect(page.get_by_role("link", name="Rungs")).to_be_visible()
+    expect(page.get_by_role("link", name="Lineage")).to_have_count(0)
 
 
 def test_pauses_of_the_search_are_told_apart(visitor: Visit, searches: Searches, pictures: Path) -> None:

@@ -31,7 +31,7 @@ export function lookOf(row, head) {
     const state = stateOf(row, head);
     if (state === "ERROR") return "failed";
     if (state === "PAUSED_BY_SEARCH") return "paused";
-    if (!hasEnded(state)) return "live";
+    if (!hasEnded(String(row["state"]))) return "live";
     return stoppedEarly(row, head) ? "stopped" : "ended";
 }
 

@@ -6,6 +6,7 @@ import { useSignal } from "../../vendor/signals/signals.js";
 import { get } from "../api/http.js";
 import { mergeCurves } from "../lib/curves.js";
 import { visible } from "../lib/format.js";
+import { hasCopies } from "../lib/lineage.js";
 import { LoadError, useModule, useQuery } from "../ui/query.js";
 import { dataAddress, href, location, setQuery } from "../ui/router.js";
 import { LoadingBar, usePageTitle } from "../ui/shell.js";
@@ -42,6 +43,7 @@ const TABS = {
     trials: { text: "Trials", load: () => import("./experiment_trials.js"), fits: always },
     space: { text: "Space", load: () => import("./experiment_space.js"), fits: hasManyTrials },
     rungs: { text: "Rungs", load: () => import("./experiment_rungs.js"), fits: hasRungs },
+    lineage: { text: "Lineage", load: () => import("./experiment_lineage.js"), fits: hasCopies },
     story: { text: "Story", load: () => import("./experiment_story.js"), fits: always },
     cost: { text: "Cost", load: () => import("./experiment_cost.js"), fits: always },
     config: { text: "Configuration", load: () => import("./experiment_config.js"), fits: always },

@@ -3,6 +3,7 @@ import { useMemo } from "../../vendor/preact/hooks.js";
 import { useComputed } from "../../vendor/signals/signals.js";
 import { kindsOf, scaleOf } from "../lib/axes.js";
 import { count, plural, visible } from "../lib/format.js";
+import { hasCopies } from "../lib/lineage.js";
 import { stateLook } from "../lib/states.js";
 import { shortReason, stateOf } from "../lib/trials.js";
 import { Duration, RelativeTime, StateLabel, Value } from "../ui/cells.js";
@@ -167,6 +168,20 @@ function columnsOf({ board, trials }, heat) {
               ]
             : []),
         ...board.hparams.map(name => measured(`hp.${name}`, name)),
+        ...(hasCopies(board)
+            ? [
+                  {
+                      key: "parent",
+                      title: "Copy of",
+                      width: 90,
+                      align: /** @type {const} */ ("right"),
+                      cell: (/** @type {TrialRow} */ row) =>
+                          row["parent"]
+                              ? a({ href: href(`trials/${row["parent"]}`), tabIndex: -1 }, String(row["parent"]))
+                              : "–",
+                  },
+              ]
+            : []),
         ...(trials.some(row => row["pauses"])
             ? [
                   {

@@ -19,6 +19,7 @@ import { component, tags } from "../ui/tags.js";
 
 const { a, div, h1, nav, p, span } = tags;
 
+const MAX_COPIES = 10; // that its head names
 const LOG_REFRESH_INTERVAL = 2000; // ms
 
 /** @type {Record<string, { text: string, load: () => Promise<TabModule> }>} */
@@ -120,6 +121,7 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
                   ),
               )
             : null,
+        Copies({ trial }),
         div(
             { class: "detail-facts" },
             trial.best === null
@@ -153,6 +155,22 @@ const Head = component((/** @type {{ view: TrialView }} */ { view }) => {
                 : null,
             span({ class: "muted" }, visible(trial.user, 40)),
         ),
+    );
+});
+
+/** What it is a copy of, and what is a copy of it. */
+const Copies = component((/** @type {{ trial: TrialBoard["trial"] }} */ { trial }) => {
+    const { parent, copies } = trial;
+    if (parent === null && copies.length === 0) return null;
+    const link = (/** @type {number} */ id) => a({ key: id, href: href(`trials/${id}`) }, `trial ${id}`);
+    const shown = copies.slice(0, MAX_COPIES);
+    return p(
+        { class: "detail-reason" },
+        parent === null ? "Copied by " : ["A copy of ", link(parent), copies.length ? "; copied by " : ""],
+        shown.map((id, at) => [at ? ", " : "", link(id)]),
+        copies.length > shown.length ? ` and ${copies.length - shown.length} more` : "",
+        ": ",
+        a({ href: href(`experiments/${trial.experimentId}/lineage`, { marks: String(trial.id) }) }, "its lineage"),
     );
 });
 
