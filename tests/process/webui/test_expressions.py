@@ -79,6 +79,12 @@ READERS = {
     "states.stateLook": ("(text) => f(text)", 1_000_000),
     "states.hasEnded": ("(text) => f(text)", 1_000_000),
     "svg_pen.escaped": ("(text) => f(text)", 1_000_000),
+    "what_if.argumentsOf": ("(text) => f(1, { searcher: { name: text, [text]: text }, workers: null })", 1_000_000),
+    "what_if.requestOf": (
+        "(text) => f({ searcher: text, settings: text, ...Object.fromEntries("
+        "['workers', 'seeds', 'delay', 'spread', 'deaths'].map(key => [key, text])) })",
+        100_000,
+    ),
     "trials.shortReason": ("(text) => f({ why: text, state: text })", 1_000_000),
 }
 # Functions that take numbers, or whose texts are only compared with others, copied, or shown by one of those above.
@@ -100,6 +106,7 @@ NO_TEXTS = {
     "rungs": "eventsOf arrivalsAt momentOf leader nextEvent sentence valueAxis sceneOf",
     "savings": "savings costCurves regret",
     "series": "areIntegers smoothed positive extent ticks logTicks",
+    "what_if": "bestOf secondsTo median bestCurves medianCurve outcome",
     "svg": "svgOf csvOf jsonOf",
     "svg_pen": "paperWidth",
     "trials": "stoppedEarly stateOf lookOf trialLabel curvePoints sampled",

@@ -275,6 +275,45 @@ def test_copies_are_below_what_they_are_copied_from(call: Call) -> None:
     assert (len(many["lanes"]), many["left"]) == (300, 4700)
 
 
+def test_what_another_searcher_would_have_found(call: Call) -> None:
+    form = {"searcher": "asha", "settings": "divisor=2 metric=loss", "workers": "", "seeds": "", "deaths": ""}
+    form |= {"delay": "60", "spread": "0.5"}
+    request: dict[str, Any] = {"searcher": {"name": "asha", "divisor": 2, "metric": "loss"}}
+    request |= {"workers": None, "seeds": 5}
+    request |= {"delay": 60, "delay_spread": 0.5, "deaths": 0}
+    assert call("what_if", "requestOf", form) == {"request": request}
+    assert call("what_if", "argumentsOf", 7, request) == [
+        *("det", "search", "what-if", "7", "--searcher", "asha", "--set", "divisor=2", "--set", "metric=loss"),
+        *("--queue-delay", "60:0.5", "--seeds", "5"),
+    ]
+    refused = {
+        "settings": ("divisor", 'Settings takes KEY=VALUE, such as divisor=3, not "divisor".'),
+        "workers": ("many", 'Workers takes a number, not "many".'),
+    }
+    for key, (text, sentence) in refused.items():
+        assert call("what_if", "requestOf", form | {key: text}) == {"sentence": sentence}
+    empty = call("what_if", "requestOf", form | {"searcher": " ", "settings": ""})
+    assert empty == {"sentence": "Name a searcher, or a setting that is to be another."}
+
+    def run(*bests: tuple[float, float], seconds: float = 100) -> dict[str, Any]:
+        return {"bests": bests, "seconds": seconds, "slotSeconds": seconds * 4, "trials": 3, "lengths": []}
+
+    recorded = run((0, 0.5), (50, 0.2))
+    runs = [run((10, 0.2)), run((20, 0.4), (90, 0.1)), run((30, 0.6), seconds=40)]
+    answer = {"runs": runs, "recorded": recorded, "smallerIsBetter": True}
+    found = call("what_if", "outcome", answer)
+    assert found == {
+        "target": 0.2, "best": 0.2, "seconds": 100, "slotSeconds": 400, "trials": 3, "reached": 50, "never": 1,
+    }  # fmt: skip
+    larger = call("what_if", "outcome", answer | {"smallerIsBetter": False})
+    assert (larger["reached"], larger["never"]) == (20, 0)
+    curves = call("what_if", "bestCurves", runs)
+    at = dict(zip(curves["x"], zip(*curves["y"], strict=True), strict=True))
+    assert (at[0], at[20], at[90]) == ((None, None, None), (0.2, 0.4, None), (0.2, 0.1, None))
+    middle = dict(zip(curves["x"], call("what_if", "medianCurve", curves["y"]), strict=True))
+    assert (middle[0], middle[30], middle[90], middle[100]) == (None, 0.4, 0.2, 0.2)
+
+
 def test_race_shows_pauses_and_resumes(run: Call) -> None:
     code = """async ([url, race]) => {
         const rungs = await import(url);

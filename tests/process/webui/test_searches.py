@@ -37,11 +37,10 @@ def test_copies_are_drawn_with_what_changed(visitor: Visit, searches: Searches, 
     words = f"{len(rows)} trials, {len(copies)} of them copies of others, over epochs."
     expect(page.get_by_role("img", name=re.compile(words))).to_be_visible()
     by_id = {row["id"]: row for row in rows}
-    descent, row = [], by_id[board["experiment"]["bestTrial"]]
-    while row:
-        descent.insert(0, row)
-        row = by_id.get(row["parent"])
-    assert page.locator(".rung-table tbody th").all_inner_texts() == [str(row["id"]) for row in descent]
+    descent = [board["experiment"]["bestTrial"]]
+    while (parent_id := by_id[descent[0]]["parent"]) is not None:
+        descent.insert(0, parent_id)
+    assert page.locator(".rung-table tbody th").all_inner_texts() == list(map(str, descent))
     page.get_by_role("button", name="Save the lineage").click()
     with page.expect_download() as download:
         page.get_by_role("menuitem", name=re.compile("^JSON")).click()
@@ -62,6 +61,34 @@ def test_copies_are_drawn_with_what_changed(visitor: Visit, searches: Searches, 
     page = visitor.open(f"experiments/{searches.small}")
     expect(page.get_by_role("link", name="Rungs")).to_be_visible()
     expect(page.get_by_role("link", name="Lineage")).to_have_count(0)
+
+
+def test_curves_are_replayed_through_another_searcher(
+    visitor: Visit, searches: Searches, pictures: Path, axe: str
+) -> None:
+    page = visitor.open(f"experiments/{searches.small}/what-if")
+    page.get_by_label("Searcher").fill("rondom")
+    visitor.expected = ["422", "400"]
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.get_by_role("alert")).to_contain_text("there is no searcher 'rondom'")
+    page.get_by_label("Searcher").fill("asha")
+    page.get_by_label("Settings").fill("divisor")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Settings takes KEY=VALUE")
+    page.get_by_label("Settings").fill("divisor=4")
+    page.get_by_label("Simulations").fill("3")
+    page.keyboard.press("Enter")
+    expect(page.locator(".what-if-outcome")).to_contain_text("slot-hours instead of")
+    assert "searcher=asha" in page.url
+    rows = [row.split("\t") for row in page.locator(".rung-table tbody tr").all_inner_texts()]
+    assert [row[0] for row in rows] == ["as recorded", "asha, median", *(f"simulation {at}" for at in (1, 2, 3))]
+    board, _ = board_of(visitor, searches.small)
+    assert rows[0][1] == f"{board['experiment']['best']:#.4g}"
+    assert float(rows[0][3]) == pytest.approx(board["experiment"]["slotSeconds"] / 3600, rel=0.01)
+    assert 0 < float(rows[1][3]) < float(rows[0][3])
+    expect(page.locator(".legend")).to_contain_text(["asha, median"])
+    picture(page, pictures, "what-if")
+    assert violations(page, axe) == []
 
 
 def test_pauses_of_the_search_are_told_apart(visitor: Visit, searches: Searches, pictures: Path) -> None:

@@ -33,6 +33,7 @@ WANTED = (
     "StorageUsage",
     "GitAnswer",
     "LogWindow",
+    "WhatIfAnswer",
 )
 HEAD = """/**
  * What the master's answers hold.

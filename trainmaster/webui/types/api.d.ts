@@ -420,6 +420,14 @@ export interface RungView {
     paused: number;
 }
 
+export interface SearchRun {
+    bests: ((number)[])[];
+    seconds: number;
+    slotSeconds: number;
+    trials: number;
+    lengths: ((number)[])[];
+}
+
 export interface StorageShare {
     id: number;
     name: string;
@@ -571,6 +579,17 @@ export interface User {
     modifiedAt: string;
     lastAuthAt?: string | null;
     agentUserGroup?: AgentUserGroup | null;
+}
+
+export interface WhatIfAnswer {
+    metric: string;
+    smallerIsBetter: boolean;
+    searcher: string;
+    workers: number;
+    recorded: SearchRun;
+    trials: number;
+    short: number;
+    runs: (SearchRun)[];
 }
 
 export interface WindowLine {

@@ -63,10 +63,12 @@ def of_experiment(session: Session, row: Experiment, goal: SearchGoal) -> Record
         last = int(max((done for done, _, _ in reports), default=0))
         if last < 1 or not used.get(trial.id):
             continue
+        improvements += [(at, value) for _, at, value in reports]
+        if trial.parent_id is not None:
+            continue  # a copy: how its point would have begun is not known
         total += last
         if total > MOST_UNITS:
             raise Invalid(f"The curves of experiment {row.id} are too long to simulate here.")
-        improvements += [(at, value) for _, at, value in reports]
         points.append(trial.hparams)
         values.append(by_unit([(done, value) for done, _, value in reports], last))
         seconds.append(used[trial.id] / last)

@@ -35,6 +35,9 @@ const always = () => true;
 /** @type {(board: ExperimentBoard) => boolean} */
 const hasManyTrials = board => board.experiment.trials > 1;
 /** @type {(board: ExperimentBoard) => boolean} */
+const hasCurves = board =>
+    board.experiment.trials > 1 && board.experiment.bestTrial !== null && !board.experiment.unmanaged;
+/** @type {(board: ExperimentBoard) => boolean} */
 const hasRungs = board => board.brackets.length > 0;
 
 /** @type {Record<string, { text: string, load: () => Promise<TabModule>, fits: (board: ExperimentBoard) => boolean }>} */
@@ -46,6 +49,7 @@ const TABS = {
     lineage: { text: "Lineage", load: () => import("./experiment_lineage.js"), fits: hasCopies },
     story: { text: "Story", load: () => import("./experiment_story.js"), fits: always },
     cost: { text: "Cost", load: () => import("./experiment_cost.js"), fits: always },
+    "what-if": { text: "What if", load: () => import("./experiment_what_if.js"), fits: hasCurves },
     config: { text: "Configuration", load: () => import("./experiment_config.js"), fits: always },
     code: { text: "Code", load: () => import("./experiment_code.js"), fits: always },
     checkpoints: { text: "Checkpoints", load: () => import("./experiment_checkpoints.js"), fits: always },

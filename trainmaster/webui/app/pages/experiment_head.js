@@ -89,7 +89,7 @@ function trialCounts(head) {
     const live = [
         running ? `${count(running)} running` : "",
         waiting ? `${count(waiting)} waiting` : "",
-        paused ? `${count(paused)} paused by the search` : "",
+        paused ? `${count(paused)} paused` : "",
     ];
     return [`${count(head.trials)}${limit} ${head.trials === 1 && !limit ? "trial" : "trials"}`, ...live]
         .filter(Boolean)
