@@ -314,6 +314,21 @@ def test_what_another_searcher_would_have_found(call: Call) -> None:
     assert (middle[0], middle[30], middle[90], middle[100]) == (None, 0.4, 0.2, 0.2)
 
 
+def test_front_holds_points_that_no_other_beats(call: Call) -> None:
+    places = [(1, 0.3, 5), (2, 0.2, 9), (3, 0.3, 4), (4, 0.5, 4), (5, 0.6, 1), (6, 0.2, 9), (7, 0.9, 1), (8, 0.1, None)]
+    points = [{"id": number, "x": x, "y": y} for number, x, y in places if y is not None]
+
+    def front(smaller_x: bool, smaller_y: bool) -> list[int]:
+        return [point["id"] for point in call("pareto", "paretoFront", points, smaller_x, smaller_y)]
+
+    assert front(True, True) == [2, 6, 3, 5]
+    assert front(False, False) == [7, 4, 1, 2, 6]
+    assert front(True, False) == [2, 6]
+    assert call("pareto", "paretoFront", [], True, True) == []
+    likely = {"val_loss": True, "latency": True, "accuracy": False, "top1_acc": False, "mAP": False, "F1": False}
+    assert {name: call("pareto", "smallerIsLikely", name) for name in likely} == likely
+
+
 def test_race_shows_pauses_and_resumes(run: Call) -> None:
     code = """async ([url, race]) => {
         const rungs = await import(url);

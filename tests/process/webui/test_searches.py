@@ -91,6 +91,31 @@ def test_curves_are_replayed_through_another_searcher(
     assert violations(page, axe) == []
 
 
+def test_front_of_two_metrics_lists_what_no_trial_beats(
+    visitor: Visit, searches: Searches, pictures: Path, axe: str
+) -> None:
+    _, rows = board_of(visitor, searches.breeding)
+    page = visitor.open(f"experiments/{searches.breeding}/space")
+    part = page.get_by_role("region", name="Two metrics")
+    lowest = min(rows, key=lambda row: row["last"])["id"]  # the accuracy of the tests' trainings follows from the loss
+    shown = part.locator("tbody th")
+    expect(shown).to_have_text([str(lowest)])
+    part.get_by_role("combobox", name="y", exact=True).select_option("epochs")
+    part.get_by_role("combobox", name="Which y is better").select_option("smaller")
+
+    def beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
+        return one["last"] <= other["last"] and one["units"] <= other["units"] and one is not other
+
+    front = sorted((row for row in rows if not any(beats(one, row) for one in rows)), key=lambda row: row["last"])
+    expect(shown).to_have_text([str(row["id"]) for row in front])
+    assert len(front) > 3
+    part.scroll_into_view_if_needed()
+    picture(page, pictures, "pareto")
+    assert violations(page, axe) == []
+    part.get_by_role("link", name=str(front[1]["id"]), exact=True).click()
+    expect(page).to_have_url(re.compile(f"/ui/trials/{front[1]['id']}$"))
+
+
 def test_pauses_of_the_search_are_told_apart(visitor: Visit, searches: Searches, pictures: Path) -> None:
     number = searches.pausing
     board, rows = board_of(visitor, number)

@@ -13,6 +13,8 @@ import { Table, useRows } from "../ui/table.js";
 import { tableExportItems } from "../ui/table_export.js";
 import { component, tags } from "../ui/tags.js";
 
+import { hasTwoMetrics, ParetoFront } from "./experiment_pareto.js";
+
 /** @import { ExperimentHead } from "../../types/api.d.ts" */
 /** @import { ExperimentView } from "./experiment.js" */
 /** @import { Kinds, Values } from "../lib/axes.js" */
@@ -50,6 +52,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
             { class: "empty" },
             p(null, "All trials have the same hyperparameters."),
             Constants({ values: board.constants }),
+            hasTwoMetrics(board) ? ParetoFront({ view, rows: trials, names: [] }) : null,
         );
     }
     return div(
@@ -140,6 +143,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
                 },
             }),
         ),
+        hasTwoMetrics(board) ? ParetoFront({ view, rows: chosen, names: ordered }) : null,
         section(
             { class: "wide fixed-table" },
             div(

@@ -14,6 +14,8 @@ import { component, tags } from "./tags.js";
 const { div, p } = tags;
 const BOX = { left: 66, top: 10, right: 14, bottom: 40 };
 const HOVER_DISTANCE = 12; // pixels
+/** @type {readonly number[]} */
+const NO_FRONT = [];
 
 /**
  * @typedef {object} ScatterProperties
@@ -23,9 +25,11 @@ const HOVER_DISTANCE = 12; // pixels
  * @property {string} [colour] column
  * @property {(name: string) => string} titleOf
  * @property {ReadonlySet<number>} marked
+ * @property {readonly number[]} [front] ids of those that no other beats, along the front
  * @property {(id: number) => void} onPick
  * @property {Kinds} kinds
  * @property {string} source what is shown, for files
+ * @property {string} [name] which drawing of the page it is
  * @property {number} [height]
  */
 export const Scatter = component(
@@ -37,9 +41,11 @@ export const Scatter = component(
             colour = "",
             titleOf,
             marked,
+            front = NO_FRONT,
             onPick,
             kinds,
             source,
+            name = "scatter",
             height = 300,
         },
     ) => {
@@ -110,8 +116,9 @@ export const Scatter = component(
                     pen.fill();
                 }
                 pen.globalAlpha = 1;
+                drawFront(pen, sheet, placesOf(front, points, wide, high));
             },
-            [points, tint, marked, x, y],
+            [points, tint, marked, front, x, y],
         );
         /** @param {number} atX @param {number} atY @param {string} what */
         const onPointer = (atX, atY, what) => {
@@ -144,7 +151,7 @@ export const Scatter = component(
             });
         return div(
             { class: "scatter" },
-            div({ class: "figure-tools" }, Menu({ label: "Save the scatter", text: "Save", class: "plain", items })),
+            div({ class: "figure-tools" }, Menu({ label: `Save the ${name}`, text: "Save", class: "plain", items })),
             Drawing({ label: visible(words, 300), height, draw, onPointer }),
             p(
                 { class: "chart-hint muted", "aria-hidden": "true" },
@@ -155,6 +162,46 @@ export const Scatter = component(
         );
     },
 );
+
+/**
+ * @param {readonly number[]} front
+ * @param {readonly { row: Values, px: number, py: number }[]} points
+ * @param {number} wide
+ * @param {number} high
+ * @returns {[number, number][]}
+ */
+function placesOf(front, points, wide, high) {
+    const byId = new Map(points.map(point => [Number(point.row["id"]), point]));
+    return front.flatMap(id => {
+        const point = byId.get(id);
+        return point ? [[BOX.left + point.px * wide, BOX.top + (1 - point.py) * high]] : [];
+    });
+}
+
+/**
+ * A ring around each point of the front, and stairs between them: beyond these each point is beaten.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {import("./canvas.js").Sheet} sheet
+ * @param {[number, number][]} places
+ */
+function drawFront(pen, sheet, places) {
+    pen.strokeStyle = sheet.colour("--series-2");
+    pen.lineWidth = 1.5;
+    pen.beginPath();
+    for (const [at, [px, py]] of places.entries()) {
+        const before = places[at - 1];
+        if (before) pen.lineTo(px, before[1]);
+        else pen.moveTo(px, py);
+        pen.lineTo(px, py);
+    }
+    pen.stroke();
+    for (const [px, py] of places) {
+        pen.beginPath();
+        pen.arc(px, py, 6, 0, 7);
+        pen.stroke();
+    }
+    pen.lineWidth = 1;
+}
 
 /** @param {unknown} value */
 function valueText(value) {
