@@ -105,6 +105,7 @@ NO_TEXTS = {
     "log_text": "stamp",
     "log_window": "lastTop scrollHeight scrollOffset topAfter visibleRange topToCentre topToReveal piecesOf stripRows",
     "pareto": "paretoFront",
+    "plan": "hoursBar deadlineBar moment basisOf",
     "rungs": "eventsOf arrivalsAt momentOf leader nextEvent sentence valueAxis sceneOf",
     "savings": "savings costCurves regret",
     "series": "areIntegers smoothed positive extent ticks logTicks",

@@ -314,6 +314,46 @@ def test_what_another_searcher_would_have_found(call: Call) -> None:
     assert (middle[0], middle[30], middle[90], middle[100]) == (None, 0.4, 0.2, 0.2)
 
 
+PLAN: dict[str, Any] = {
+    "budget": {"maxTrials": 100, "slotHours": 200, "deadline": "2026-11-27T12:00:00Z"},
+    "used": {"trials": 34, "slotHours": 50},
+    "forecast": {"trials": 80, "slotHours": 150, "end": "2026-11-27T10:00:00Z"},
+    "wait": {"median": 300, "jobs": 34},
+    "unitSeconds": 62,
+    "sentences": [],
+}
+
+
+def test_plan_is_drawn_in_shares_of_its_limits(call: Call) -> None:
+    hours = call("plan", "hoursBar", PLAN)
+    assert hours == {
+        "done": 0.25, "forecast": 0.75, "limit": 1, "over": False,
+        "text": "50 of 200 slot-hours used, 150 expected in the end",
+    }  # fmt: skip
+    more = call("plan", "hoursBar", PLAN | {"forecast": {"trials": None, "slotHours": 400, "end": None}})
+    assert (more["done"], more["forecast"], more["limit"], more["over"]) == (0.125, 1, 0.5, True)
+    assert call("plan", "hoursBar", PLAN | {"budget": {"slotHours": None, "deadline": None}}) is None
+
+    noon = 1_795_780_800_000  # 2026-11-27T12:00:00Z
+    hour = 3_600_000
+    until = call("plan", "deadlineBar", PLAN, noon - 10 * hour, noon - 5 * hour)
+    assert until == {
+        "done": 0.5, "forecast": 0.8, "limit": 1, "over": False,
+        "text": "deadline in 5 h; end expected in 3 h, 2 h before the deadline",
+    }  # fmt: skip
+    late = PLAN | {"forecast": {"trials": None, "slotHours": None, "end": "2026-11-27T22:00:00Z"}}
+    until = call("plan", "deadlineBar", late, noon - 10 * hour, noon - 5 * hour)
+    assert (until["done"], until["forecast"], until["limit"], until["over"]) == (0.25, 1, 0.5, True)
+    assert until["text"].endswith("10 h after the deadline")
+    odd = PLAN | {"budget": {"maxTrials": None, "slotHours": None, "deadline": "soon"}}
+    assert call("plan", "deadlineBar", odd, 0, 1) is None
+    assert call("plan", "basisOf", PLAN, "epochs") == [
+        "34 trials of at most 100, 80 expected in the end",
+        "1 min 2 s a unit (epochs)",
+        "5 min in the queue (median of 34 jobs)",
+    ]
+
+
 def test_front_holds_points_that_no_other_beats(call: Call) -> None:
     places = [(1, 0.3, 5), (2, 0.2, 9), (3, 0.3, 4), (4, 0.5, 4), (5, 0.6, 1), (6, 0.2, 9), (7, 0.9, 1), (8, 0.1, None)]
     points = [{"id": number, "x": x, "y": y} for number, x, y in places if y is not None]

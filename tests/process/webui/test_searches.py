@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from pathlib import Path
@@ -114,6 +115,46 @@ def test_front_of_two_metrics_lists_what_no_trial_beats(
     assert violations(page, axe) == []
     part.get_by_role("link", name=str(front[1]["id"]), exact=True).click()
     expect(page).to_have_url(re.compile(f"/ui/trials/{front[1]['id']}$"))
+
+
+def test_plan_is_shown_against_budget_and_deadline(
+    visitor: Visit, searches: Searches, pictures: Path, axe: str
+) -> None:
+    """The master's answers are scripted: which search has a plan, and what it says."""
+    now = dt.datetime.now(dt.UTC)
+    plan: dict[str, Any] = {
+        "budget": {"maxTrials": 100, "slotHours": 40.0, "deadline": (now + dt.timedelta(hours=5.1)).isoformat()},
+        "used": {"trials": 40, "slotHours": 16.9},
+        "forecast": {"trials": 52, "slotHours": 31.5, "end": (now + dt.timedelta(hours=7.1)).isoformat()},
+        "wait": {"median": 240.0, "jobs": 61},
+        "unitSeconds": 41.0,
+        "sentences": ["The deadline cannot be met: 38 trials could be trained by then, and 14 could not."],
+    }
+
+    board, _ = board_of(visitor, searches.pausing)
+    board["experiment"]["planned"] = True
+    page = visitor.page
+    page.route(re.compile(r"/board\?"), lambda route: route.fulfill(json=board))
+    page.route(re.compile("/search-plan$"), lambda route: route.fulfill(json=plan))
+    visitor.open(f"experiments/{searches.pausing}")
+    part = page.get_by_role("region", name="Plan")
+    expect(part.get_by_text("16.90 of 40 slot-hours used, 31.50 expected in the end")).to_be_visible()
+    expect(part.get_by_text("deadline in 5 h; end expected in 7 h, 2 h after the deadline")).to_be_visible()
+    expect(part.get_by_text(plan["sentences"][0])).to_be_visible()
+    expect(part.get_by_text("40 trials of at most 100, 52 expected in the end; 41 s a unit (epochs)")).to_be_visible()
+    rows = part.locator(".plan-row")
+    assert "over" in (rows.nth(1).get_attribute("class") or "").split()
+    shares = [rows.nth(0).locator(f".plan-{name}").bounding_box() for name in ("done", "forecast")]
+    whole = rows.nth(0).locator(".plan-bar").bounding_box()
+    assert whole
+    assert [box and box["width"] / whole["width"] for box in shares] == pytest.approx([16.9 / 40, 31.5 / 40], abs=0.01)
+    picture(page, pictures, "plan")
+    assert violations(page, axe) == []
+    page.route(re.compile("/search-plan$"), lambda route: route.fulfill(status=404, json={"message": "not found"}))
+    visitor.expected = ["404"]
+    visitor.open(f"experiments/{searches.pausing}/trials")
+    expect(page.locator(".plan .no-plan")).to_have_count(1)
+    expect(page.locator(".plan")).to_be_hidden()
 
 
 def test_pauses_of_the_search_are_told_apart(visitor: Visit, searches: Searches, pictures: Path) -> None:

@@ -171,6 +171,7 @@ def _head(board: Board) -> ExperimentHead:
         time_metric=goal.units,
         max_time=goal.length,
         max_trials=goal.max_trials,
+        planned=goal.planned,
         slots=resources.slots_per_trial,
         priority=resources.priority,
         weight=resources.weight,

@@ -70,6 +70,11 @@ class SearchGoal:
         return dict(self.section)
 
     @property
+    def planned(self) -> bool:
+        """Whether it has a budget of slot-hours, or a deadline."""
+        return any(self.section.get(key) is not None for key in ("slot_hours", "deadline"))
+
+    @property
     def units(self) -> str:
         """The units in which trials are measured."""
         return self._length[0] or "batches"

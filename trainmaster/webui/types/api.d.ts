@@ -205,6 +205,7 @@ export interface ExperimentHead {
     timeMetric: string;
     maxTime: number | null;
     maxTrials: number | null;
+    planned: boolean;
     slots: number;
     priority: number | null;
     weight: number | null;

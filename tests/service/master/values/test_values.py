@@ -127,6 +127,12 @@ def test_a_searcher_of_a_plugin_keeps_its_section(section: Json) -> None:
     assert SearchGoal.from_json(known).to_json() == known
 
 
+def test_search_with_a_budget_or_a_deadline_has_a_plan() -> None:
+    sections: list[Json] = [{"slot_hours": 20}, {"deadline": "Fri 12:00"}]
+    assert all(SearchGoal.from_json(section).planned for section in sections)
+    assert not SearchGoal.from_json({"max_trials": 20, "deadline": None}).planned
+
+
 def test_a_column_holds_null_and_values_and_reads_paths(engine: Engine) -> None:
     observed = ObservedJob(nodes=("n1",), never_since=3.0)
     bound = Allocation.__table__.c.observed.type

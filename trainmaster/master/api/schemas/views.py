@@ -36,7 +36,8 @@ class BracketView(Shape):
 
 class ExperimentHead(Shape):
     """What stands above every tab of an experiment. `state` has the phases of active ones (RUNNING, QUEUED, ...);
-    `why` is one sentence on it. `time_metric`: units of `max_time`. `slot_seconds`: what its jobs have used.
+    `why` is one sentence on it. `time_metric`: units of `max_time`. `planned`: it has a budget of slot-hours or a
+    deadline, and so a plan. `slot_seconds`: what its jobs have used.
     `seconds_saved`: slot-seconds that its stopped trials would have used further, at their own speed, had they trained
     to `max_time`; null where nothing is stopped early."""
 
@@ -67,6 +68,7 @@ class ExperimentHead(Shape):
     time_metric: str
     max_time: int | None
     max_trials: int | None
+    planned: bool
     slots: int
     priority: int | None
     weight: float | None

@@ -68,6 +68,8 @@ export const Page = component(() => {
         { text: board ? `${id} ${board.experiment.name}` : id, to: `experiments/${id}` },
     ]);
     const tabModule = useModule(tab, TABS[tab]?.load);
+    const planned = board?.experiment.planned ?? false;
+    const planModule = useModule(`plan ${planned}`, planned ? () => import("./experiment_plan.js") : undefined);
     if (!board) return error ? LoadError({ error, retry: refetch }) : LoadingBar({});
     const view = { board, trials, marks, reload: () => void refetch() };
     return div(
@@ -76,6 +78,8 @@ export const Page = component(() => {
         error
             ? p({ class: "stale-note error-text", role: "alert" }, `This data is stale: ${visible(error, 300)}`)
             : null,
+        // Its place is kept while it is loaded, so that the tabs stay where they are.
+        planned ? div({ class: "plan" }, planModule ? planModule.Plan({ view }) : null) : null,
         nav(
             { class: "tabs", "aria-label": "Views of the experiment" },
             Object.entries(TABS)

@@ -28,6 +28,7 @@ const MAX_SERIES = 50; // of marked ones; the others are drawn behind
 const TABLE_COLUMNS = 16; // columns of the table
 const MIN_HEIGHT = 340; // pixels of the chart
 const CHROME_HEIGHT = 340; // pixels of the window above and below the chart
+const PLAN_HEIGHT = 128; // pixels of the plan of a search that has one
 
 export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) => {
     const { board } = view;
@@ -120,7 +121,7 @@ const AllTrials = component((/** @type {{ view: ExperimentView, curves: Curves }
         Chart(
             {
                 data,
-                height: Math.max(MIN_HEIGHT, windowHeight.value - CHROME_HEIGHT),
+                height: Math.max(MIN_HEIGHT, windowHeight.value - CHROME_HEIGHT - (head.planned ? PLAN_HEIGHT : 0)),
                 settings: {
                     log,
                     logX,
