@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
@@ -18,9 +19,11 @@ from tests.support.master import MasterProcess, serving
 from tests.support.webui.chromium import FOUND, PICTURES, Contexts, Visit, chromium, visiting
 from tests.support.webui.filled import fill
 from tests.support.webui.searches import Searches, end_searches, make_searches
+from trainmaster.master.api.webui import FILES
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
+Call = Callable[..., Any]
 ROOT = Path(__file__).parent.parent.parent.parent
 LOCK = ROOT / "scripts/webui/vendor.lock"
 USUAL_CACHE = Path("/var/cache/trainmaster") if os.getuid() == 0 else Path.home() / ".cache/trainmaster"
@@ -125,3 +128,27 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(os.environ.get(PICTURES) or tmp_path_factory.mktemp("pictures"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="module")
+def run(browser: Browser, master: MasterProcess) -> Any:
+    """`run("format", "async ([url, x]) => ...", 0.5)`: code that gets the address of a module of lib/."""
+    with visiting(browser, master.url) as visit:
+        visit.page.goto(f"{master.url}/ui/")
+        files = f"{master.url}/ui/a/{FILES.tree().mark}/app/lib"
+
+        def evaluated(module: str, code: str, *arguments: Any) -> Any:
+            return visit.page.evaluate(code, [f"{files}/{module}.js", *arguments])
+
+        yield evaluated
+
+
+@pytest.fixture(scope="module")
+def call(run: Call) -> Call:
+    """`call("format", "number", 0.5)`: a function of a module of lib/."""
+
+    def called(module: str, name: str, *arguments: Any) -> Any:
+        code = "async ([url, name, given]) => (await import(url))[name](...given)"
+        return run(module, code, name, list(arguments))
+
+    return called
