@@ -33,7 +33,8 @@ WANTED = (
     "StorageUsage",
     "GitAnswer",
     "LogWindow",
-    "WhatIfAnswer",
+    "SearchSimulation",
+    "SearchPlanAnswer",
 )
 HEAD = """/**
  * What the master's answers hold.

@@ -383,6 +383,28 @@ export interface PageSession {
     message: string;
 }
 
+export interface PlanBudget {
+    maxTrials: number | null;
+    slotHours: number | null;
+    deadline: string | null;
+}
+
+export interface PlanForecast {
+    trials: number | null;
+    slotHours: number | null;
+    end: string | null;
+}
+
+export interface PlanUse {
+    trials: number;
+    slotHours: number;
+}
+
+export interface PlanWait {
+    median: number | null;
+    jobs: number;
+}
+
 export interface RaceBracket {
     units: (number)[];
     trials: number;
@@ -421,12 +443,42 @@ export interface RungView {
     paused: number;
 }
 
+export interface SearchCourse {
+    seconds: (number)[];
+    lower: (number | null)[];
+    median: (number | null)[];
+    upper: (number | null)[];
+}
+
+export interface SearchPlanAnswer {
+    budget: PlanBudget;
+    used: PlanUse;
+    forecast: PlanForecast;
+    wait: PlanWait;
+    unitSeconds: number | null;
+    sentences: (string)[];
+}
+
 export interface SearchRun {
     bests: ((number)[])[];
+    spent: (number)[];
     seconds: number;
     slotSeconds: number;
     trials: number;
     lengths: ((number)[])[];
+}
+
+export interface SearchSimulation {
+    metric: string;
+    smallerIsBetter: boolean;
+    timeMetric: string;
+    searcher: string;
+    workers: number;
+    recorded: SearchRun | null;
+    trials: number;
+    short: number;
+    runs: (SearchRun)[];
+    course: SearchCourse;
 }
 
 export interface StorageShare {
@@ -580,17 +632,6 @@ export interface User {
     modifiedAt: string;
     lastAuthAt?: string | null;
     agentUserGroup?: AgentUserGroup | null;
-}
-
-export interface WhatIfAnswer {
-    metric: string;
-    smallerIsBetter: boolean;
-    searcher: string;
-    workers: number;
-    recorded: SearchRun;
-    trials: number;
-    short: number;
-    runs: (SearchRun)[];
 }
 
 export interface WindowLine {

@@ -1,15 +1,8 @@
 /** The plan of a search against its budget and its deadline, in shares of a bar and in words. */
 import { ago, count, duration, number, plural } from "./format.js";
 
-/**
- * @typedef {object} SearchPlan what the master answers; times as RFC 3339
- * @property {{ maxTrials: number | null, slotHours: number | null, deadline: string | null }} budget
- * @property {{ trials: number, slotHours: number }} used
- * @property {{ trials: number | null, slotHours: number | null, end: string | null }} forecast
- * @property {{ median: number | null, jobs: number }} wait seconds in the queue, and of how many jobs
- * @property {number | null} unitSeconds of a unit of the time metric
- * @property {string[]} sentences
- */
+/** @import { SearchPlanAnswer as SearchPlan } from "../../types/api.d.ts" */
+
 /**
  * @typedef {object} PlanBar shares of its length, from 0 to 1
  * @property {number} done

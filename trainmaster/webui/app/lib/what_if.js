@@ -1,6 +1,7 @@
 /** What another searcher would have found: the request that a form means, and the simulated runs beside the recorded. */
 
-/** @import { SearchRun, WhatIfAnswer } from "../../types/api.d.ts" */
+/** @import { SearchRun, SearchSimulation } from "../../types/api.d.ts" */
+/** @typedef {SearchSimulation & { recorded: SearchRun }} Replay of an experiment, which has a run of its own */
 /** @typedef {{ searcher: string, settings: string, workers: string, delay: string, spread: string, deaths: string, seeds: string }} WhatIfForm */
 /** @typedef {{ searcher: { [key: string]: unknown }, workers: number | null, seeds: number, delay: number, delay_spread: number, deaths: number }} WhatIfRequest */
 
@@ -159,7 +160,7 @@ export function medianCurve(curves) {
 
 /**
  * Of the simulated runs beside the recorded one: medians.
- * @param {WhatIfAnswer} answer
+ * @param {Replay} answer
  */
 export function outcome({ runs, recorded, smallerIsBetter }) {
     const target = bestOf(recorded);

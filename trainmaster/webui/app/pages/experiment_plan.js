@@ -6,7 +6,8 @@ import { basisOf, deadlineBar, hoursBar, moment } from "../lib/plan.js";
 import { PartError, useLoad } from "../ui/query.js";
 import { component, tags } from "../ui/tags.js";
 
-/** @import { PlanBar, SearchPlan } from "../lib/plan.js" */
+/** @import { PlanBar } from "../lib/plan.js" */
+/** @import { SearchPlanAnswer as SearchPlan } from "../../types/api.d.ts" */
 /** @import { ExperimentView } from "./experiment.js" */
 
 const { div, h2, li, p, section, span, ul } = tags;

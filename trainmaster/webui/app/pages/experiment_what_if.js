@@ -22,8 +22,8 @@ import { location, setQuery } from "../ui/router.js";
 import { LoadingBar } from "../ui/shell.js";
 import { component, tags } from "../ui/tags.js";
 
-/** @import { SearchRun, WhatIfAnswer } from "../../types/api.d.ts" */
-/** @import { WhatIfForm, WhatIfRequest } from "../lib/what_if.js" */
+/** @import { SearchRun } from "../../types/api.d.ts" */
+/** @import { Replay, WhatIfForm, WhatIfRequest } from "../lib/what_if.js" */
 /** @import { ExperimentView } from "./experiment.js" */
 
 const { button, caption, datalist, div, form, h2, input, label, option, p, section, table, tbody, td, th, thead, tr } =
@@ -59,7 +59,7 @@ export const Tab = component((/** @type {{ view: ExperimentView }} */ { view }) 
         }
     };
     const { data, error, refetch } = useLoad(key, request ? simulate : null);
-    const answer = /** @type {WhatIfAnswer | null} */ (data?.key === key ? data.answer : null);
+    const answer = /** @type {Replay | null} */ (data?.key === key ? data.answer : null);
     return div(
         { class: "tab-columns" },
         section(
@@ -139,9 +139,7 @@ const Form = component(
 );
 
 const Result = component(
-    (
-        /** @type {{ view: ExperimentView, answer: WhatIfAnswer, request: WhatIfRequest }} */ { view, answer, request },
-    ) => {
+    (/** @type {{ view: ExperimentView, answer: Replay, request: WhatIfRequest }} */ { view, answer, request }) => {
         const { id } = view.board.experiment;
         const found = useMemo(() => outcome(answer), [answer]);
         const data = useMemo(() => chartData(answer, id), [answer]);
@@ -224,7 +222,7 @@ const Row = component(
 );
 
 /**
- * @param {WhatIfAnswer} answer
+ * @param {Replay} answer
  * @param {ReturnType<typeof outcome>} found
  */
 function sentenceOf({ recorded, runs, metric, searcher }, found) {
@@ -237,7 +235,7 @@ function sentenceOf({ recorded, runs, metric, searcher }, found) {
     return `${name} finds a ${goal} after ${duration(found.reached)}${never}, and ends with ${number(found.best)}; it uses ${cost}.`;
 }
 
-/** @param {WhatIfAnswer} answer @param {number} experiment */
+/** @param {Replay} answer @param {number} experiment */
 function chartData(answer, experiment) {
     const { x, y } = bestCurves([answer.recorded, ...answer.runs]);
     const [recorded = [], ...runs] = y;
