@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import abuse, commands, doors, fleet, ingest, reading, scheduler, searching, storage, webui
+from benchmarks import abuse, asking, commands, doors, fleet, ingest, reading, scheduler, searching, storage, webui
 from benchmarks.measure import Deadline, Unavailable, machine, say
 
 # Section -> (what measures it, seconds it may take)
@@ -22,6 +22,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "waiting": (lambda deadline: _many("waiting", deadline), 900),
     "scheduler": (scheduler.run, 60),
     "ingest": (ingest.run, 120),
+    "asking": (asking.run, 120),
     "reading": (reading.run, 240),
     "abuse": (abuse.run, 600),
     "fleet": (fleet.run, 1800),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmaster.client.artifacts import Checkpoint, Model
+from trainmaster.client.asked_trials import AskTell
 from trainmaster.client.checkpoint_files import FileSource
 from trainmaster.client.context import ContextFolder, collect
 from trainmaster.client.custom_search import CustomSearch
@@ -126,6 +127,17 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
             The search: iterate over its questions, and call its operations in the body of the loop.
         """
         return CustomSearch(self._http, experiment_id, patience)
+
+    def ask_tell(self, experiment_id: int, *, patience: float | None = None) -> AskTell:
+        """Run the trials of an experiment with `searcher.ask_tell`.
+
+        Args:
+            patience: Seconds to keep trying while the master does not answer; None: DET_PATIENCE, else 600.
+
+        Returns:
+            Its trials: iterate over them, and tell what each measures.
+        """
+        return AskTell(self._http, experiment_id, patience)
 
     def experiment(self, experiment_id: int) -> Experiment:
         """Get an experiment.

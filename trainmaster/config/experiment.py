@@ -23,7 +23,7 @@ from trainmaster.config.messages import Complaint, ConfigError, in_words
 from trainmaster.config.node_data import Data
 from trainmaster.config.overrides import override
 from trainmaster.config.searcher import IGNORED as SEARCHER_IGNORED
-from trainmaster.config.searcher import Length, Searcher, takes_grid
+from trainmaster.config.searcher import Length, Searcher, asks_and_tells, takes_grid
 from trainmaster.config.searcher import incomplete as incomplete_searcher
 from trainmaster.config.shapes import Label, Line, Name, Natural, Positive, Section, Steps, Text, Whole, wrong
 from trainmaster.config.source import Document, read, write
@@ -304,7 +304,7 @@ def incomplete(
         if not any(path[: len(place)] == place or place[: len(path)] == path for place in known if place):
             complaints.append(document.complain(path, message))
 
-    if config.get("entrypoint") is None:
+    if config.get("entrypoint") is None and not asks_and_tells(config.get("searcher")):
         complain("is required: the command that trains, such as python3 train.py", "entrypoint")
     storage = config.get("checkpoint_storage")
     if storage is None or (isinstance(storage, Mapping) and storage.get("type") is None):

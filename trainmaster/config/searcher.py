@@ -81,6 +81,8 @@ class SearcherOptions(Section):
     name: Name | None = None
     metric: Name | None = None
     smaller_is_better: bool = True
+    ask_tell: bool = Field(default=False, exclude_if=lambda value: not value)
+    """Whether programs outside of the master run the trials: they ask for one and tell what it measured."""
     source_trial_id: Positive | None = None
     source_checkpoint_uuid: Line | None = None
     max_length: SearcherLength | None = None
@@ -129,6 +131,11 @@ def incomplete(searcher: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if searcher.get(key) is None:
             since = "; it replaces max_length" if key == "max_time" and searcher.get("max_length") else ""
             yield key, f"is required for {name}: {what}{since}"
+
+
+def asks_and_tells(section: Any) -> bool:
+    """Whether the trials of a section, as a user wrote it, are run outside of the master."""
+    return isinstance(section, dict) and section.get("ask_tell") is True
 
 
 def _names() -> list[str]:

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api import (
     agents,
+    asked_trials,
     auth,
     bulk,
     checkpoints,
@@ -113,6 +114,7 @@ PARTS = (
         experiment_views,
         compare,
         rung_race,
+        asked_trials,
         custom_search,
         search_plan,
         search_simulation,

@@ -62,6 +62,8 @@ LOOKS: dict[str, tuple[str, str]] = {  # by endpoint: its query, and a table tha
     "GET /api/v1/tasks/{task_id}/logs/fields": ("", "task_logs"),
     "GET /api/v1/trials/{trial_id}/logs/fields": ("follow=true", "task_logs"),
     "GET /api/x1/tasks/{task_id}/log": ("", "task_logs"),
+    "GET /api/x1/experiments/{experiment_id}/search-questions": ("timeoutSeconds=60", "experiments"),
+    "POST /api/x1/experiments/{experiment_id}/ask": ("", "experiments"),
     "POST /api/v1/allocations/{allocation_id}/all_gather": ("", "gatherings"),
     "POST /api/v1/allocations/{allocation_id}/notify_container_running": ("", "gatherings"),
     "GET /api/v1/allocations/{allocation_id}/resources/{resources_id}/rendezvous": ("", "allocation_nodes"),
@@ -183,8 +185,8 @@ def locked(engine: Engine, table: str) -> Iterator[Callable[[], int]]:
 @contextlib.contextmanager
 def asking(master: MasterProcess, token: str, method: str, path: str, count: int) -> Iterator[None]:
     """In the block so many requests are under way, whose answers nobody reads."""
-    body = b""
-    if method == "POST":
+    body = b"{}" if method == "POST" else b""
+    if "/allocations/" in path and method == "POST":
         body = json.dumps({"requestUuid": "00000000-0000-0000-0000-000000000001", "numPeers": 2}).encode()
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"

@@ -142,6 +142,8 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {X1}/experiments/{{experiment_id}}/rungs": P.VIEW_EXPERIMENT_METADATA,
     f"POST {X1}/experiments/{{experiment_id}}/what-if": P.VIEW_EXPERIMENT_METADATA,
     f"GET {X1}/experiments/{{experiment_id}}/search-plan": P.VIEW_EXPERIMENT_METADATA,
+    f"POST {X1}/experiments/{{experiment_id}}/ask": P.UPDATE_EXPERIMENT,
+    f"POST {X1}/experiments/{{experiment_id}}/tell": P.UPDATE_EXPERIMENT,
     f"GET {X1}/experiments/{{experiment_id}}/search-questions": P.UPDATE_EXPERIMENT,
     f"POST {X1}/experiments/{{experiment_id}}/search-questions/{{number}}/answer": P.UPDATE_EXPERIMENT,
     f"POST {X1}/search/simulate": P.VIEW_EXPERIMENT_METADATA,

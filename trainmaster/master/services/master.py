@@ -43,6 +43,7 @@ from trainmaster.master.services.files.model_files import ContextFiles
 from trainmaster.master.services.files.node_data import NodeDataFiles
 from trainmaster.master.services.files.uploads import Uploads
 from trainmaster.master.services.files.user_files import UserFiles
+from trainmaster.master.services.ingest.asked_trials import AskedTrials
 from trainmaster.master.services.ingest.calls import ReportCalls
 from trainmaster.master.services.ingest.exits import Exits
 from trainmaster.master.services.ingest.logs import JobLogs
@@ -200,6 +201,7 @@ class Master(MasterContext):
         self.users = Users(self)
         self.webhook_deliveries = WebhookDeliveries(self)
         self.webhooks = SiteWebhooks(self)
+        self.asked_trials = AskedTrials(self)
         self.search_plans = SearchPlans(self)
         self.custom_searches = CustomSearches(self)
         self.work_steps = WorkSteps(self)

@@ -36,6 +36,7 @@ class SearchGoal:
     known: tuple[Mapping[str, Any], ...] = ()
     expected_wait: float | None = None  # seconds
     deadline: str | None = None  # in ISO 8601, with its zone
+    ask_tell: bool = False
     source_trial_id: int | None = None
     source_checkpoint_uuid: str | None = None
     section: Mapping[str, Any] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class SearchGoal:
             known=tuple(stored.get("known") or ()),
             expected_wait=stored.get("expected_wait"),
             deadline=stored.get("deadline"),
+            ask_tell=bool(stored.get("ask_tell")),
             source_trial_id=stored.get("source_trial_id"),
             source_checkpoint_uuid=stored.get("source_checkpoint_uuid"),
             section=stored,

@@ -173,7 +173,7 @@ class UnmanagedTrainings(BoundService):
                 _end(orchestrator, trial, outcome, text)
 
     def give_up_silent(self, retries: Retries) -> None:
-        """End trials without a heartbeat for too long."""
+        """End unmanaged trials without a heartbeat for too long, and give those free that a program asked for."""
         oldest = now() - dt.timedelta(seconds=self._settings.lost_after)
         query = select(Trial.id, Trial.experiment_id).where(Trial.end_time.is_(None), Trial.heartbeat_at < oldest)
         with self._store.transaction() as session:
@@ -184,7 +184,11 @@ class UnmanagedTrainings(BoundService):
                 trial = orchestrator.session.get(Trial, trial_id, with_for_update=True)
                 if trial is None or trial.end_time is not None or trial.heartbeat_at is None:
                     return
-                if trial.heartbeat_at < oldest and orchestrator.row.unmanaged:
+                if trial.heartbeat_at < oldest and orchestrator.row.config.searcher.ask_tell:
+                    silence = f"Its program has told nothing for {self._settings.lost_after:.0f} s"
+                    orchestrator.say(trial.task_id, f"{silence}: another one may ask for it.", "WARNING")
+                    orchestrator.offer(trial)
+                elif trial.heartbeat_at < oldest and orchestrator.row.unmanaged:
                     _end(orchestrator, trial, OutcomeKind.REJECTED, f"{SILENT} {self._settings.lost_after:.0f} s")
 
         retries.each("the end of the silent trial", silent, give_up)

@@ -248,8 +248,8 @@ class ExperimentOrchestrator:
             self._pending.popleft()()
             self._create()
         if self._live is not None:
-            if self._live.search.method.open or State(self.row.state).stopping:
-                wake(self.session, f"search:{self.row.id}")  # a program may wait for questions
+            if self._live.search.method.open or self._live.search.over or State(self.row.state).stopping:
+                wake(self.session, f"search:{self.row.id}")  # a program may wait for questions, or for trials
             stored_search.store(self.session, self.row, self._live)
             if self.row.end_time is None:
                 self.row.progress = min(max(self._live.search.progress(), 0.0), 1.0)
@@ -457,6 +457,9 @@ class ExperimentOrchestrator:
         return float(self.row.config.preemption_timeout or self.settings.preemption_timeout)
 
     def _allocate(self, trial: Trial, attempt: int, delay: int) -> None:
+        if self.row.config.searcher.ask_tell:
+            self.offer(trial)
+            return
         if trial.search_pause == RESUMED:
             trial.search_pause = ""
             if trial.latest_checkpoint is None and not self._begins_anew(trial):
@@ -473,6 +476,12 @@ class ExperimentOrchestrator:
             trial_id=trial.id,
             checkpoints_before=trial.checkpoint_count,
         )
+
+    def offer(self, trial: Trial) -> None:
+        """Let a program ask for a trial that no job runs."""
+        trial.search_pause = "" if trial.search_pause == RESUMED else trial.search_pause
+        trial.heartbeat_at = None
+        wake(self.session, f"search:{self.row.id}")
 
     def _begins_anew(self, trial: Trial) -> bool:
         """Whether a trial that was paused by the search and has no checkpoint begins again: each time, where its code
