@@ -42,10 +42,6 @@ __all__ = [
 pytestmark = [pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.timeout(1200)]  # an image may have to be built
 
 
-def trial_class(training: Training) -> bool:
-    return training.name.endswith("-trial")
-
-
 # One of each way to start workers, and one with a door. digits-ddp continues in test_slurm.py; doors, trial classes and
 # bare loops continue with the same weights in tests/process/frameworks.
 GO_ON = [
