@@ -58,7 +58,7 @@ class CustomSearch:
 
         Raises:
             NoSuchThing: There is no such experiment.
-            APIError: Its searcher is not `custom`, or an answer cannot be carried out; nothing of it was.
+            APIError: Its searcher is another one, or an answer cannot be carried out; nothing of it was.
             MasterUnreachable: The master did not answer for longer than the patience.
         """
         last = 0

@@ -118,7 +118,7 @@ class Master(SessionCalls, ExperimentTable, TrialRecords, QueueCalls, Subjects):
         return Experiment.parse(answer["experiment"], master=self)
 
     def custom_search(self, experiment_id: int, *, patience: float | None = None) -> CustomSearch:
-        """Be the method of the search of an experiment whose searcher is `custom`.
+        """Be the method of the search of an experiment with a custom searcher.
 
         Args:
             patience: Seconds to keep trying while the master does not answer; None: DET_PATIENCE, else 600.
