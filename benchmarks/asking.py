@@ -28,11 +28,12 @@ from trainmaster.master.db.embedded import EmbeddedServer
 PROCESSES, THREADS = 2, 16  # clients
 SECONDS = 15.0
 EPOCHS = 9
+AT_ONCE = 8  # trials of a client that tells of several at a time
 STUDY = "bench"
 CONFIG = {
     "searcher": {
         "name": "asha", "metric": "loss", "time_metric": "epochs", "max_time": EPOCHS, "divisor": 3,
-        "max_trials": 50_000, "max_concurrent_trials": PROCESSES * THREADS, "ask_tell": True,
+        "max_trials": 50_000, "max_concurrent_trials": PROCESSES * THREADS * AT_ONCE, "ask_tell": True,
     },
     "hyperparameters": {"x": {"type": "double", "minval": 0, "maxval": 1}},
 }  # fmt: skip
@@ -49,7 +50,7 @@ def run(deadline: Deadline) -> None:
         say("asking", "Optuna RDB storage, an epoch a report", _words(theirs))
         body = {"username": "determined", "password": hashed(master.password), "isHashed": True}
         token = Api(master.url).post("/api/v1/auth/login", body).json["token"]
-        for at_once in (1, 8):
+        for at_once in (1, AT_ONCE):
             number = master.client().create_experiment(json.dumps(CONFIG)).id
             ours = _rates(partial(_told, master.url, token, number, at_once), deadline)
             how = "an epoch a report" if at_once == 1 else f"{at_once} trials a client, their epochs in one report"

@@ -6,11 +6,13 @@ its trials to the next one that asks.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Trial
 from trainmaster.master.lifecycle import trial as trials
@@ -22,7 +24,7 @@ from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.ingest import metrics, records
 from trainmaster.master.services.metrics.metric_reports import MetricReport
-from trainmaster.master.services.orchestration.experiment_lock import ExperimentLock, locked_experiment_in
+from trainmaster.master.services.orchestration.experiment_lock import locked_experiment_in
 from trainmaster.master.services.orchestration.experiment_orchestrator import PAUSED, ExperimentOrchestrator
 
 CONTINUE, PAUSE, STOP = "continue", "pause", "stop"
@@ -66,28 +68,23 @@ class Told:
     end: str | None = None
 
 
+_Call = tuple[Sequence[Told], int]
+"""Reports, and how many trials are asked for."""
+_Answer = tuple[Sequence[str], Asked | None]
+
+
 class AskedTrials(BoundService):
     """Trials of searches that are asked."""
 
     def __init__(self, master: MasterContext) -> None:
         super().__init__(master)
-        self._experiment_lock = ExperimentLock(master)
-        self._told: Combiner[Sequence[Told], Sequence[str]] = Combiner(self._take)
+        self._calls: Combiner[_Call, _Answer] = Combiner(self._take)
 
     def ask(self, experiment_id: int, count: int) -> Asked:
         """Take up to `count` trials that nobody runs. Raises NotFound, Invalid."""
-        with self._experiment_lock.hold(experiment_id) as orchestrator:
-            _check(orchestrator)
-            row = orchestrator.row
-            free = (Trial.experiment_id == row.id, Trial.end_time.is_(None), Trial.heartbeat_at.is_(None))
-            runs = (Trial.state == State.ACTIVE.value, Trial.search_pause != PAUSED)
-            query = select(Trial).where(*free, *runs).order_by(Trial.id).limit(count).with_for_update()
-            found = list(orchestrator.session.scalars(query))
-            for trial in found:
-                trial.heartbeat_at = now()
-            over = row.end_time is not None or State(row.state).stopping or orchestrator.search.over
-            given = [OfferedTrial(it.id, it.hparams, it.seed, it.total_batches, it.parent_id) for it in found]
-            return Asked(over, given)
+        _, asked = self._calls.call(experiment_id, ((), count))
+        assert asked is not None
+        return asked
 
     def tell(self, experiment_id: int, told: Sequence[Told]) -> Sequence[str]:
         """Take in reports, all or none, in order. Returns for each what its trial is to do: `continue`, `pause` (save;
@@ -95,7 +92,8 @@ class AskedTrials(BoundService):
         Invalid."""
         for place, each in enumerate(told):
             self._check_told(f"reports[{place}]", each)
-        return self._told.call(experiment_id, told)
+        decisions, _ = self._calls.call(experiment_id, (told, 0))
+        return decisions
 
     def _check_told(self, where: str, each: Told) -> None:
         if each.end is not None and each.end not in (*_ENDS, INVALID):
@@ -104,20 +102,46 @@ class AskedTrials(BoundService):
             bounds.check_record(self._settings.limits, dict(each.metrics))
             metrics.check(self._settings.limits, _report(each))
 
-    def _take(self, experiment_id: int, calls: Sequence[Sequence[Told]]) -> list[list[str]]:
-        """Take in several calls in one transaction."""
-        wanted = sorted({each.trial_id for call in calls for each in call})
+    def _take(self, experiment_id: int, calls: Sequence[_Call]) -> list[_Answer]:
+        """Take in several calls in one transaction: what they tell first, for it makes trials that others ask for."""
+        wanted = sorted({each.trial_id for told, _ in calls for each in told})
         with self._store.transaction() as session:
             with locked_experiment_in(session, self._settings, experiment_id) as orchestrator:
                 _check(orchestrator)
                 query = select(Trial).where(Trial.experiment_id == experiment_id, Trial.id.in_(wanted))
                 found = {trial.id: trial for trial in session.scalars(query.order_by(Trial.id).with_for_update())}
-                for call in calls:
-                    for each in call:
-                        if each.trial_id not in found:
-                            raise NotFound(f"Experiment {experiment_id} has no trial {each.trial_id}.")
-                        _tell(orchestrator, found[each.trial_id], each)
-            return [[_decision(found[each.trial_id]) for each in call] for call in calls]
+                if missing := [number for number in wanted if number not in found]:
+                    raise NotFound(f"Experiment {experiment_id} has no trial {missing[0]}.")
+                orchestrator.know(found.values())
+                with session.no_autoflush:  # all changes are written together, by `settle`
+                    for told, _ in calls:
+                        for each in told:
+                            _tell(orchestrator, found[each.trial_id], each)
+            row = orchestrator.row
+            over = row.end_time is not None or State(row.state).stopping or row.shutdown is not None
+            free = deque(_free(session, experiment_id, sum(count for _, count in calls)))
+            answers: list[_Answer] = []
+            for told, count in calls:
+                given = [free.popleft() for _ in range(min(count, len(free)))]
+                asked = Asked(over, [_offered(trial) for trial in given]) if count else None
+                answers.append(([_decision(found[each.trial_id]) for each in told], asked))
+            return answers
+
+
+def _free(session: Session, experiment_id: int, count: int) -> list[Trial]:
+    """Return trials that nobody runs, as somebody's from now on."""
+    if not count:
+        return []
+    free = (Trial.experiment_id == experiment_id, Trial.end_time.is_(None), Trial.heartbeat_at.is_(None))
+    runs = (Trial.state == State.ACTIVE.value, Trial.search_pause != PAUSED)
+    found = list(session.scalars(select(Trial).where(*free, *runs).order_by(Trial.id).limit(count).with_for_update()))
+    for trial in found:
+        trial.heartbeat_at = now()
+    return found
+
+
+def _offered(trial: Trial) -> OfferedTrial:
+    return OfferedTrial(trial.id, trial.hparams, trial.seed, trial.total_batches, trial.parent_id)
 
 
 def _check(orchestrator: ExperimentOrchestrator) -> None:

@@ -8,7 +8,7 @@ experiment ever overlap, and a crash leaves either all of a change or nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -79,6 +79,7 @@ class ExperimentOrchestrator:
         self._over: list[str] = []  # tasks of trials that have ended
         self._latest: dict[int, Allocation | None] = {}  # latest allocations by trial, once they were looked for
         self._notes = log_store.Notes()
+        self._known: dict[str, Trial] = {}  # by request id
 
     # -- what services call -----------------------------------------------------------------------------------
 
@@ -178,6 +179,11 @@ class ExperimentOrchestrator:
         """Give a new validation report to the searcher."""
         if not self.row.unmanaged:
             self._act(self.search.validation(trial.request_id, metrics, steps, **self._spending(trial)))
+
+    def know(self, some: Collection[Trial]) -> None:
+        """Take trials of this experiment that are locked already, so that none of them is looked for."""
+        self._known |= {trial.request_id: trial for trial in some}
+        self._latest |= dict.fromkeys((trial.id for trial in some if self.row.config.searcher.ask_tell), None)
 
     def instruct(self, number: int, answer: Any, at: float) -> None:
         """Give a program's answer to the searcher `custom`. Raises SearchError, after which nothing of this transaction
@@ -422,6 +428,8 @@ class ExperimentOrchestrator:
 
     def _named(self, request_id: str) -> Trial | None:
         """Return a trial; None for one that was never made, because its experiment was ending."""
+        if (trial := self._known.get(request_id)) is not None:
+            return trial
         self._create()  # it may be a new one
         query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id == request_id)
         return self.session.scalar(query)
