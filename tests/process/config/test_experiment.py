@@ -307,7 +307,7 @@ BAD_SEARCHERS: list[tuple[str, list[str]]] = [
      [":2: searcher.max_trials: is required for random: how many trials there are in all", ":2: searcher.max_trails: unknown key; did you mean max_trials?"]),
     ("{name: random, metric: m, max_trials: 0}", [":2: searcher.max_trials: must be at least 1, found 0"]),
     ("{name: single, metric: m, max_trials: 3}",
-     [":2: searcher.max_trials: unknown key; the keys here are max_length, metric, name, smaller_is_better, "
+     [":2: searcher.max_trials: unknown key; the keys here are ask_tell, max_length, metric, name, smaller_is_better, "
       "source_checkpoint_uuid, source_trial_id"]),
     ("{name: single, metric: m, source_trial_id: 1, source_checkpoint_uuid: x}",
      [":2: searcher.source_checkpoint_uuid: cannot be set together with source_trial_id; keep one"]),
@@ -531,7 +531,7 @@ def test_a_wrong_override_is_named_instead_of_a_line() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_experiment(MINIMAL, overrides=["searcher.max_trails=3", "resources.slots_per_trial=x"])
     assert str(caught.value) == (
-        "--config searcher.max_trails=3: searcher.max_trails: unknown key; the keys here are max_length, metric, name, "
+        "--config searcher.max_trails=3: searcher.max_trails: unknown key; the keys here are ask_tell, max_length, metric, name, "
         "smaller_is_better, source_checkpoint_uuid, source_trial_id\n"
         "--config resources.slots_per_trial=x: resources.slots_per_trial: a whole number is wanted, found the text 'x'"
     )
