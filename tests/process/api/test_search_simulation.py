@@ -95,7 +95,7 @@ def test_nothing_is_created(user: Api) -> None:
         (
             {},
             {**table(), "searcher": {"divsor": 3}},
-            "searcher.divsor is no key of random; it has ask_tell, first_points",
+            "searcher.divsor is no key of random; it has ask_tell",
         ),
         ({}, {**table(), "searcher": {**HALVING, "max_time": 9}}, "searcher.max_time is 9, but the curves of the"),
         ({}, {**table(), "seconds": [1.0]}, "20 points, 20 lists of values and 1 seconds"),
