@@ -44,6 +44,7 @@ def test_policy_is_saved_after_its_preview(
     expect(dialog.get_by_role("status")).to_have_text("No checkpoint would be removed.")
     dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_have_count(0)
+    expect(page.get_by_text("Saved.")).to_be_visible()
     kept = client.experiment(searches.small).config["checkpoint_storage"]
     assert [kept[f"save_{key}"] for key in ("experiment_best", "trial_best", "trial_latest")] == [0, 0, 99999]
 
