@@ -92,11 +92,8 @@ def test_nothing_is_created(user: Api) -> None:
         ({}, {**table(), "searcher": {"name": "rondom"}}, "there is no searcher 'rondom'"),
         ({}, {**table(), "searcher": {"max_trials": 10**8}}, "limits.trials"),
         ({}, {**table(), "searcher": {"max_trials": "many"}}, "searcher.max_trials"),
-        (
-            {},
-            {**table(), "searcher": {"divsor": 3}},
-            "searcher.divsor is no key of random; it has ask_tell",
-        ),
+        ({}, {**table(), "searcher": {"divsor": 3}}, "searcher.divsor is no key of random; it has ask_tell"),
+        ({}, {**table(), "searcher": {"name": "custom"}}, "searcher.name: custom decides in a program of its own"),
         ({}, {**table(), "searcher": {**HALVING, "max_time": 9}}, "searcher.max_time is 9, but the curves of the"),
         ({}, {**table(), "seconds": [1.0]}, "20 points, 20 lists of values and 1 seconds"),
         ({}, {**table(), "seconds": [0.0] * 20}, "Trial 1 of the table: seconds of a unit must be above 0"),

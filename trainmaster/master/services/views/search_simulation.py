@@ -105,6 +105,8 @@ def simulated(
     """Simulate the search of a complete configuration. Raises Invalid, Conflict."""
     section, space = _section(config.searcher, asked.searcher, len(curves.points)), config.hyperparameters
     refuse_excess(limits, StoredConfig({**config.to_json(), "searcher": section}))
+    if section.get("name") == "custom":
+        raise Invalid("searcher.name: custom decides in a program of its own, which cannot be simulated.")
     goal = SearchGoal.from_json(section)
     recorded_curves.refuse_unlike(curves, space, goal)
     if asked.workers and "max_concurrent_trials" in searcher_keys(section):
