@@ -138,8 +138,8 @@ class Ratio:
 
 def ratio(results: Results, task: str, workers: int, name: str, others: Sequence[str], measure: str) -> Ratio | None:
     """Compare with the best of `others`. None: was not run. A target that is not reached counts as reached at the end:
-    the ratio to a search that does not reach it is at most what is said. The band is of these two alone: the best of
-    several samples would be better than any of them is."""
+    the true ratio to a search that does not reach it is at most the one returned. The band is of these two alone: the
+    best of several samples would be better than any of them is."""
     cell = results.cells()[task, workers]
     others = [each for each in others if cell.get(each)]
     if not cell.get(name) or not others:

@@ -60,7 +60,7 @@ class Smac(PromotingPeer):
 
 def _never_called(config: Any, seed: int = 0, budget: float = 0.0) -> float:
     """SMAC reads the signature of what it would optimize, were it not asked and told."""
-    raise NotImplementedError((config, seed, budget))
+    raise NotImplementedError((config, seed, budget))  # it asks and is told
 
 
 class Neps(PromotingPeer):

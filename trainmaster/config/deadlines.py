@@ -34,18 +34,25 @@ def read_deadline(text: str, now: dt.datetime) -> dt.datetime:
     if named := _WEEKDAY.fullmatch(word):
         day, hour, minute = named[1], int(named[2]), int(named[3])
         moment = now.replace(hour=hour, minute=minute, second=0, microsecond=0)  # ValueError: no such time
-        if day is None:
-            return moment if moment > now else moment + dt.timedelta(days=1)
-        moment += dt.timedelta(days=(_DAYS.index(day) - now.weekday()) % 7)  # ValueError: no such day
-        return moment if moment > now else moment + dt.timedelta(days=7)
+        period = 1 if day is None else 7
+        if day is not None:
+            moment += dt.timedelta(days=(_DAYS.index(day) - now.weekday()) % 7)  # ValueError: no such day
+        return _of_the_clock(moment if moment > now else moment + dt.timedelta(days=period), now)
     moment = dt.datetime.fromisoformat(text.strip())
-    return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
+    return moment if moment.tzinfo else _of_the_clock(moment.replace(tzinfo=now.tzinfo), now)
+
+
+def _of_the_clock(moment: dt.datetime, now: dt.datetime) -> dt.datetime:
+    """Return the moment at which the clocks here show this time, where `now` is of here: between the two they may
+    be put forward or back."""
+    here = now.replace(tzinfo=None).astimezone().utcoffset() == now.utcoffset()
+    return moment.replace(tzinfo=None).astimezone() if here else moment
 
 
 def _deadline(value: Any) -> Any:
     now = dt.datetime.now().astimezone()
     if isinstance(value, dt.datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=now.tzinfo)
+        moment = value.astimezone()  # without a zone it is of here
     else:
         try:
             moment = read_deadline(value if isinstance(value, str) else "", now)

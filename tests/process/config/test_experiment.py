@@ -300,6 +300,8 @@ BAD_SEARCHERS: list[tuple[str, list[str]]] = [
     ("{name: adaptive_simple, metric: m}",
      [":2: searcher.name: the searcher adaptive_simple is no longer run; use adaptive_asha"]),
     ("{name: sync_halving, metric: m}", [":2: searcher.name: the searcher sync_halving is no longer run; use async_halving"]),
+    ("{name: auto, metric: m, max_trials: 3, time_metric: e, max_time: 9, known: [{rank: 0}]}",
+     [":2: searcher.known[0].hparams: is required"]),
     ("{name: custom, metric: m, first_points: [{lr: 1}]}",
      [":2: searcher.first_points: is of no use with custom: its program creates these trials first"]),
     ("{name: single}", [":2: searcher.metric: is required: the validation metric that trials are compared by"]),

@@ -163,6 +163,14 @@ def test_program_that_vanishes_is_asked_again_and_answers_count_once(local: Mast
     first = master._http.request("GET", path)
     assert [question["kind"] for question in first["questions"]] == ["begun"]
     answer = {"operations": [{"create": {"hparams": {"value": 1.25}}}], "state": 7}
+    bad = {
+        "state: a text holds a NUL": {"a": ["b\0"]},
+        "half a surrogate": "\ud800",
+        "may have 65,536": {"a": "x" * 70_000},
+    }
+    for words, state in bad.items():
+        with pytest.raises(APIError, match=words):
+            master._http.request("POST", f"{path}/1/answer", body={"operations": [], "state": state})
     done, repeated = (master._http.request("POST", f"{path}/1/answer", body=answer) for _ in range(2))
     assert done == {"repeated": False, "over": False, "created": [0]}
     assert repeated == {"repeated": True, "over": False, "created": []}

@@ -151,6 +151,15 @@ def test_preview(searcher: dict[str, Any], space: dict[str, Any], expected: list
             {"name": "tpe", "metric": "m", "max_trials": 3, "rule": {"name": "asha", "max_time": 9}},
             "searcher.rule.time_metric is required for asha",
         ),
+        (
+            {
+                "name": "tpe",
+                "metric": "m",
+                "max_trials": 3,
+                "rule": {"name": "async_halving", "max_time": 9, "time_metric": "e", "num_rungs": 10**9},
+            },
+            "searcher.rule: a bracket may have 100 rungs",
+        ),
         ({"name": "adaptive"}, "the searcher adaptive is no longer run; use adaptive_asha"),
         ({"name": "adaptive_simple"}, "use adaptive_asha"),
         ({"name": "sync_halving"}, "use async_halving"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import time
 from typing import Any
 
 import pytest
@@ -121,3 +122,16 @@ def test_deadlines_as_people_write_them(text: str, moment: str) -> None:
 def test_what_is_no_deadline(text: str) -> None:
     with pytest.raises((ValueError, OverflowError)):
         read_deadline(text, NOW)
+
+
+def test_deadline_beyond_a_change_of_the_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        now = dt.datetime(2026, 10, 22, 9, 0).astimezone()  # a Thursday; clocks go back on Sunday
+        assert read_deadline("Mon 12:00", now).isoformat() == "2026-10-26T12:00:00+01:00"
+        assert read_deadline("2026-10-26 12:00", now).isoformat() == "2026-10-26T12:00:00+01:00"
+        assert read_deadline("96h", now) - now == dt.timedelta(hours=96)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

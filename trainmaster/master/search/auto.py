@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from trainmaster.config.deadlines import Deadline, seconds_of
-from trainmaster.config.shapes import Positive
+from trainmaster.config.shapes import Positive, Section
 from trainmaster.master.search.asha import AshaSearcher
 from trainmaster.master.search.async_halving import WORST, Goal
 from trainmaster.master.search.axes import Axes, Coordinates
@@ -131,6 +131,13 @@ class Auto(BudgetedAsha):
         self._made = {self._axes.key(place) for place in self._places.values()}
 
 
+class KnownTrial(Section):
+    """A trial of an earlier experiment. `rank`: 0 for the best of its experiment, towards 1 for the worst."""
+
+    hparams: dict[str, Any]
+    rank: float = Field(ge=0, le=1, allow_inf_nan=False)
+
+
 class AutoSearcher(AshaSearcher):
     """The section of `auto`."""
 
@@ -153,8 +160,8 @@ class AutoSearcher(AshaSearcher):
 
     learn_from: list[Positive] | None = Field(default=None, max_length=20, exclude_if=_is_none)
     """Earlier experiments (numbers) on the same model, whose good points are where this search looks first."""
-    known: list[dict[str, Any]] | None = Field(default=None, max_length=MOST_KNOWN, exclude_if=_is_none)
-    """Their trials, which the master fills in: `hparams`, and `rank` (0: the best of its experiment, 1: the worst)."""
+    known: list[KnownTrial] | None = Field(default=None, max_length=MOST_KNOWN, exclude_if=_is_none)
+    """Their trials, which the master fills in."""
 
     def method(self, hparams: Mapping[str, Any]) -> Method:
         return Auto(
@@ -167,7 +174,7 @@ class AutoSearcher(AshaSearcher):
             self.first_points or (),
             self.forbidden or (),
             self._spending(),
-            [(each["hparams"], float(each["rank"])) for each in self.known or ()],
+            [(each.hparams, each.rank) for each in self.known or ()],
         )
 
     def _spending(self) -> Spending | None:

@@ -34,6 +34,7 @@ from trainmaster.master.search.method import (  # fmt: skip
 from trainmaster.master.search.methods import searcher_of
 
 MOST_HISTORY = 300  # trials that the sampler sees: the best half of them ever, and the newest
+MOST_RUNGS = 100
 RULES = ("random", "asha", "async_halving", "adaptive_asha", "median_stopping")
 SAMPLERS = {"tpe": "TPESampler", "gp": "GPSampler", "cmaes": "CmaEsSampler", "qmc": "QMCSampler"}
 
@@ -267,6 +268,13 @@ class TpeSearcher(ManyTrials):
             key: getattr(self, key) for key in ("metric", "smaller_is_better", "max_trials", "max_concurrent_trials")
         }
         try:
-            return searcher_of({**self.rule, **own})
+            searcher = searcher_of({**self.rule, **own})
         except SearchError as error:
             raise SearchError(str(error).replace("searcher.", "searcher.rule.")) from None
+        brackets = getattr(searcher, "bracket_rungs", None) or []
+        rungs = [getattr(searcher, key, None) or 0 for key in ("num_rungs", "max_rungs")]
+        if max([*rungs, len(brackets), *brackets]) > MOST_RUNGS:  # before any of them is made
+            raise SearchError(
+                f"searcher.rule: a bracket may have {MOST_RUNGS} rungs, and there may be as many brackets"
+            )
+        return searcher

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
 from trainmaster.master.search.custom import MOST_STATE, Custom, Question, parse_operations
+from trainmaster.master.services import bounds
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.context import BoundService, MasterContext
 from trainmaster.master.services.errors import Conflict, Invalid
@@ -17,6 +19,7 @@ from trainmaster.master.services.orchestration.experiment_lock import Experiment
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator
 
 MOST_AT_ONCE = 100  # questions in one answer
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON writes it
 
 
 @dataclass(frozen=True)
@@ -64,13 +67,19 @@ class CustomSearches(BoundService):
             Invalid: an operation is none, or cannot be carried out.
             Conflict: another question comes first.
         """
+        bounds.check_tree(self._settings.limits, kept, "The state")
+        bounds.check_tree(self._settings.limits, operations, "The list of operations")
         try:
             parse_operations(operations)
-            size = len(json.dumps(kept, allow_nan=False))
         except SearchError as error:
             raise Invalid(f"{error}.") from None
-        except ValueError:
-            raise Invalid("state: NaN and infinity are no JSON.") from None
+        try:
+            text = json.dumps(kept, allow_nan=False, ensure_ascii=False)
+            size = len(text.encode())
+        except ValueError:  # also of a text that UTF-8 cannot write
+            raise Invalid("state: NaN, infinity and halves of surrogate pairs are no JSON.") from None
+        if NUL.search(text):  # here, and not when the search is stored as a whole, events later
+            raise Invalid("state: a text holds a NUL character, which cannot be stored.")
         if size > MOST_STATE:
             raise Invalid(f"state has {size:,} bytes; it may have {MOST_STATE:,}. Keep the rest in a file.")
         with self._experiment_lock.hold(experiment_id) as orchestrator:
